@@ -69,6 +69,7 @@ _NO_ARRAYS = (
     "no argument is an array, so the results are the same at every call; arrays without data are "
     "tw.spec((64, 128), 'float32'), on the command line 64x128:float32"
 )
+_NOTHING = "no result depends on an argument: there is nothing for a kernel to compute"
 
 
 @contextmanager
@@ -265,6 +266,8 @@ class Compiled(Program):
         made += _rounded_integers(self.traced.graph)
         if not self.traced.graph.inputs:
             made.append(_NO_ARRAYS)
+        elif not self.traced.graph.outputs:
+            made.append(_NOTHING)
         if not count:
             return made
         meaning = PRECISIONS[self.options.precision].meaning

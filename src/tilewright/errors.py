@@ -440,6 +440,26 @@ def _assigned(file: str, line: int, column: int) -> str | None:
     return found.group(1) if found else None
 
 
+UNREADABLE = (SyntaxError, ValueError, MemoryError, RecursionError)
+"""What Python's parser raises: also of null bytes and unknown encodings, and where brackets nest too deeply for it."""
+
+
+def unreadable(code: str, what: str, file: str, error: BaseException) -> TileError:
+    """The exception for a source text that Python cannot parse, at the place where it stopped."""
+    reason = str(error)
+    hint = "run it with Python: the same line is named there"
+    where = None
+    if isinstance(error, SyntaxError):
+        reason, where = error.msg, Location.of_syntax(file, error)
+        if "encod" in reason:
+            hint = "save it as UTF-8, or name its encoding in the first line: # -*- coding: latin-1 -*-"
+    elif isinstance(error, (MemoryError, RecursionError)):
+        reason, hint = "it is nested too deeply for Python", "compute the long expression in several statements"
+    elif "null" in reason:
+        hint = "give a text file: this one holds bytes that no source text has"
+    return fail(code, f"{what} does not parse: {reason}", hint=hint, location=where, error=TileSyntaxError)
+
+
 def fail(
     code: str,
     message: str,

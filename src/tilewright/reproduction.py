@@ -145,7 +145,8 @@ def load(path: str | Path) -> Reproduction:
     except TileError:
         raise
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise fail("E709", f"{folder} cannot be read as a reproduction: {error}") from None
+        hint = "give the folder that E811 names, as it was written"
+        raise fail("E709", f"{folder} cannot be read as a reproduction: {error}", hint=hint) from None
 
 
 def target_data(target: Target) -> dict[str, Any]:

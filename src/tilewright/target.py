@@ -31,6 +31,7 @@ _NAMES_FILE = _FOLDER / "names.toml"
 _FIELDS = {"value", "unit", "source", "confidence"}
 _CONFIDENCES = ("high", "medium", "low")
 _SUFFIX = ".toml"
+_TARGET_HINT = "tilewright calibrate writes such a file; tilewright targets lists the names that need none"
 _ENVIRONMENT = ("TILEWRIGHT_TARGET", "NEURON_PLATFORM_TARGET_OVERRIDE", "NKI_NC_VERSION")
 
 
@@ -246,7 +247,7 @@ def load_target(path: str | os.PathLike[str]) -> Target:
         case {"name": str(name), "generation": int(generation), "title": str(title)}:
             return Target(name, generation, title, dict(_leaves(data, "", path.name)))
         case _:
-            raise fail("E604", f"{path.name} needs a name, a generation (a number) and a title")
+            raise fail("E604", f"{path.name} needs a name, a generation (a number) and a title", hint=_TARGET_HINT)
 
 
 @functools.cache
@@ -265,7 +266,7 @@ def _read(path: Path) -> dict[str, Any]:
         try:
             return tomllib.load(file)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise fail("E604", f"{path.name} is no TOML: {error}") from None
+            raise fail("E604", f"{path.name} is no TOML: {error}", hint=_TARGET_HINT) from None
 
 
 def _leaves(table: Mapping[str, Any], prefix: str, file: str) -> Iterator[tuple[str, Figure]]:

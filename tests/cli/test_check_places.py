@@ -67,6 +67,8 @@ def found_in(tilewright: CommandLine, folder: Path, statement: str) -> tuple[dic
         pytest.param("nisa.tensor_tensor(a, a, b, nl.exp)", "nl.exp", marks=needs_columns),
         ("nisa.tensor_tensor(a, a, 'b', nl.add)", "'b'"),
         ("nisa.tensor_reduce(b[:, 0:1], a, nl.max, axis=1)", "nl.max"),
+        ("nisa.tensor_tensor(a, a, b[:, 0:1], op=nl.add)", "b[:, 0:1]"),
+        ("nisa.tensor_tensor(a[0:64], data1=a, data2=b, op=nl.add)", "a[0:64]"),
         *(pytest.param(*each, marks=needs_columns) for each in MADE),
     ],
 )

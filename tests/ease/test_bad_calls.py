@@ -42,6 +42,20 @@ KERNEL = (
 )
 
 CALLS: dict[str, tuple[str, Call]] = {
+    "a function of networks and nothing": ("E602", lambda: tw.nn.gelu(None)),
+    "a function of networks and a text": ("E602", lambda: tw.nn.relu("abc")),
+    "a function of networks and an object": ("E602", lambda: tw.nn.softmax(object())),
+    "a function of networks and another way": ("E108", lambda: tw.nn.gelu(X, approximate="abc")),
+    "a norm with weights of another size": ("E108", lambda: tw.nn.rms_norm(X, X[0, :3])),
+    "a triangle of nothing": ("E602", lambda: tw.linalg.inverse_triangular(None)),
+    "a triangle of a number": ("E808", lambda: tw.linalg.inverse_triangular(3)),
+    "a convolution of texts": ("E602", lambda: tw.conv("abc", X)),
+    "a pool of nothing": ("E602", lambda: tw.max_pool(None, 2)),
+    "keys without a number": ("E108", lambda: tw.random.split(tw.random.key(0), None)),  # type: ignore[arg-type]
+    "keys by a text": ("E602", lambda: tw.random.fold_in(tw.random.key(0), "abc")),
+    "keys by an array": ("E108", lambda: tw.random.fold_in(tw.random.key(0), X)),
+    "random bits of no shape": ("E108", lambda: tw.random.bits(tw.random.key(0), None)),  # type: ignore[arg-type]
+    "random numbers without a key": ("E602", lambda: tw.random.uniform(None)),
     "compile a number": ("E810", lambda: tw.compile(3, X)),  # type: ignore[arg-type]
     "compile nothing": ("E810", lambda: tw.compile(None)),  # type: ignore[arg-type]
     "compile text": ("E810", lambda: tw.compile("add", X)),  # type: ignore[arg-type]

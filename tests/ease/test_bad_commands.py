@@ -118,6 +118,14 @@ OTHERS = {
     "text.json": "text",
     "text.npy": "text",
     "list.json": "[]",
+    "nan.json": "NaN",
+    "num.json": "3",
+    "nested.py": "x = " + "-" * 20_000 + "1\n",
+    "codec.py": "# -*- coding: nosuchcodec -*-\n",
+    "bad.toml": "name = \n",
+    "empty.toml": "",
+    "nothing.npy": "",
+    "zip.npy": "PK\x03\x04 and no more",
     "deep.json": "[" * 100_000 + "]" * 100_000,
 }
 
@@ -128,6 +136,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("bad")
     for name, text in {"kernels.py": KERNELS, "model.py": MODEL, **OTHERS}.items():
         (made / name).write_text(text, encoding="utf-8")
+    (made / "utf16.py").write_text("x = 1\n", encoding="utf-16")
+    for name in ("loop.py", "loop.json"):
+        (made / name).symlink_to(name)
     (made / "bytes.py").write_bytes(b"# \xff\xfe\nx = 1\n")
     for name in ("folder", "folder.json", "folder.npy"):
         (made / name).mkdir()
@@ -135,6 +146,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(made / "complex.npy", np.ones(3, complex))
     np.save(made / "rows.npy", np.ones((4, 4), np.float32))
     (made / "cut.npy").write_bytes((made / "rows.npy").read_bytes()[:90])
+    with (made / "endless.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 50,)})
     with (made / "several.npy").open("wb") as file:
         np.savez(file, a=np.ones(3), b=np.ones(3))
     return made
@@ -151,9 +164,10 @@ def test_bad_commands(
     monkeypatch.chdir(place)
     monkeypatch.setenv("TILEWRIGHT_CACHE", "off")
     before = {file: file.read_bytes() for file in place.iterdir() if file.is_file()}
-    folders = {file for file in place.iterdir() if file.is_dir()}
+    others = {file for file in place.iterdir() if not file.is_file()}
     result = tilewright(command)
     assert (result.codes(), result.code) == ([code], ends), result.err
     assert "Traceback" not in result.err and str(place) not in result.out
-    assert {*place.iterdir()} - before.keys() - folders <= {place / "__pycache__"}, "nothing is written"
+    assert "= hint: " in result.err + result.out, "what helps"
+    assert {*place.iterdir()} - before.keys() - others <= {place / "__pycache__"}, "nothing is written"
     assert before == {file: file.read_bytes() for file in before}, "nothing is lost"

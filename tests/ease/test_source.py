@@ -83,7 +83,46 @@ def test_without_addresses_nki_places_the_tiles():
         np.testing.assert_array_equal(np.ravel(mine), np.ravel(theirs))
 
 
+def layer_norm(x: Any, gamma: Any, beta: Any) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gamma + beta
+
+
+def test_work_that_engines_share_is_told_before_its_first_part():
+    """The places are those of the instructions below, and each engine does its own."""
+    source = tw.compile(layer_norm, tw.spec((4096, 1024), "float32"), *[tw.spec((1024,), "float32")] * 2).source
+    (told,) = re.findall(r"# columns 0 to (\d+) on (\w+), (\d+) to 1023 on (\w+)\n", source)
+    last, first, other = int(told[0]), told[1], told[3]
+    below = source[source.index("# columns 0 to ") :]
+    assert int(told[2]) == last + 1 and first != other
+    for start, stop, engine in ((0, last + 1, first), (last + 1, 1024, other)):
+        assert re.search(rf"dst=x_tile\[:, {start}:{stop}\],[^)]*engine=nisa\.engine\.{engine},", below), engine
+    assert "# columns" not in tw.compile(plain, X).source
+
+
+def test_a_new_shape_of_a_tile_has_partitions_first_only():
+    """128 blocks along a row are no partitions."""
+    source = tw.compile(lambda x: np.sort(x, axis=-1), tw.spec((256, 512), "float32")).source
+    shapes = re.findall(r"_tile\.reshape\(\(([^()]*)\)\)", source)
+    assert any("128" in each for each in shapes) and all(each.split(", ").count("P") == 1 for each in shapes)
+
+
+def test_sizes_are_called_by_the_arrays_of_the_function():
+    """Not by a constant that the compiler adds."""
+
+    def total(x: Any, ids: Any) -> Any:
+        out = np.zeros((100, 16), np.float32)
+        np.add.at(out, ids, x)
+        return out
+
+    source = tw.compile(total, tw.spec((3000, 16), "float32"), tw.spec((3000,), "int32")).source
+    assert "OUT_ROWS = 100" in source and "CONST" not in source
+    assert "# 1 where it is infinity, or no number\n" in source and "# infinity where it is above 0\n" in source
+    assert "# the upper 8 bits of the mantissa: bfloat16 holds them\n" in source
+
+
 def test_numbers_that_need_words_have_them():
+    assert meaning(1e-5) is meaning(1e-6) is meaning(0.01) is None
     assert "# 1 / 640\n" in tw.compile(plain, X).source
     assert meaning(0.5) is meaning(0.1) is meaning(2.0) is meaning(0.0) is meaning(128) is None
     assert meaning(1.5 * 2**23) and meaning(-1 / 2048) == "-1 / 2048" and meaning(2.0**30) == "2**30"

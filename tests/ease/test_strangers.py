@@ -9,6 +9,7 @@ import pytest
 
 import tilewright as tw
 from tests.cli.kit import CommandLine
+from tilewright.cli.compile_args import value_of
 
 MODEL = """\
 import numpy as np
@@ -142,3 +143,58 @@ def test_a_program_is_not_saved_over_its_function(tmp_path: Path, monkeypatch: p
         kernel.save(tmp_path)
     assert source.read_text().startswith("def double(x)") and [*tmp_path.glob("double.*")] == [source]
     assert kernel.save(tmp_path / "made")
+
+
+OPTIONS = """\
+import sys
+
+print(*sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("given", ["--port 80", "--rows=3 -n 2", "--jobs", "-- --jso --htm"])
+def test_options_of_the_script_are_its_own(given: str, tmp_path: Path, tilewright: CommandLine):
+    """Only what is one slip away from an option of the command is refused (bad_commands.toml), and not behind --."""
+    script = tmp_path / "options.py"
+    script.write_text(OPTIONS)
+    assert tilewright("run", script, *given.split()).out.split() == [each for each in given.split() if each != "--"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("float32[4, 4]", "write it as 4x4:float32"),
+        ("f32[7]", "write it as 7:f32"),
+        ("np.ones(3)", "quote what is a text"),
+        ("missing.NPZ", "give a file that np.save wrote"),
+    ],
+)
+def test_what_was_meant_as_an_array_is_no_text(text: str, words: str, place: Path, tilewright: CommandLine):
+    result = tilewright("compile model.py:ema --arg", text)
+    assert (result.codes(), result.code) == (["E704"], 2) and words in result.err
+
+
+@pytest.mark.parametrize("text", ["bilinear", "ij,jk->ik", "'np.ones(3)'", "same-size 2"])
+def test_words_are_texts(text: str):
+    assert value_of(text) == text.strip("'")
+
+
+FIXED = """\
+import numpy as np
+
+
+def fixed(x):
+    return np.ones((3, 3))
+
+
+def same(x):
+    return x
+"""
+
+
+def test_nothing_to_compute_is_said(tmp_path: Path, tilewright: CommandLine):
+    (tmp_path / "fixed.py").write_text(FIXED)
+    result = tilewright(f"compile {tmp_path / 'fixed.py'}:fixed --arg 4x4")
+    assert result.code == 0 and "no result depends on an argument" in result.out
+    result = tilewright(f"compile {tmp_path / 'fixed.py'}:same --arg 4x4")
+    assert "no result depends" not in result.out and "; nothing has to be moved" in result.out

@@ -21,7 +21,11 @@ def read_ranges(texts: Sequence[str], option: str = "--ranges") -> dict[str, tup
     for text in [part for each in texts for part in each.split(",")]:
         name, _, pair = text.partition("=")
         if name.strip() in found:
-            raise fail("E704", f"the range of {name.strip()} is given twice, by {option} {text} too")
+            raise fail(
+                "E704",
+                f"the range of {name.strip()} is given twice, by {option} {text} too",
+                hint="leave one of them out",
+            )
         low, dots, high = pair.partition("..")
         try:
             found[name.strip()] = (float(low), float(high))
@@ -32,7 +36,8 @@ def read_ranges(texts: Sequence[str], option: str = "--ranges") -> dict[str, tup
             hint = f"such as {option} g=-130..0{difference}"
             raise fail("E704", f"{option} {text!r} is not NAME=LOW..HIGH", hint=hint)
         if not found[name.strip()][0] <= found[name.strip()][1]:
-            raise fail("E704", f"{option} {text!r}: the low end comes first, and both are numbers")
+            hint = f"such as {option} {name.strip()}=-130..0"
+            raise fail("E704", f"{option} {text!r}: the low end comes first, and both are numbers", hint=hint)
     return found
 
 

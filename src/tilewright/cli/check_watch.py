@@ -11,12 +11,15 @@ from pathlib import Path
 import click
 
 from tilewright.cli.common import err
+from tilewright.cli.script import read_script
 
 PAUSE_S = 0.3
 
 
 def watch_command(script: Path) -> int:
     """Run the command line without --watch, in a process of its own each time: what it imports is read anew."""
+    if not script.is_file():
+        read_script(str(script))  # which says why it is none
     given = [each for each in click.get_current_context().obj["given"] if each != "--watch"]
     command = [sys.executable, "-m", "tilewright", *given]
     known: dict[Path, int] | None = None

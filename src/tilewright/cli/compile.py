@@ -179,7 +179,8 @@ def compile(
         assert end.error is not None
         raise end.error
     if end.error is None and not (job.made or job.stages):
-        end.error = fail("E810", f"{function} ends the process instead of returning arrays: sys.exit")
+        hint = "return an array, and leave sys.exit to what calls the function"
+        end.error = fail("E810", f"{function} ends the process instead of returning arrays: sys.exit", hint=hint)
     code = Exit.OK if end.error is None and not job.differs else Exit.KERNEL
     if output is not None and end.error is None:
         job.write(Path(output))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -24,8 +25,10 @@ from tilewright.spec import ArraySpec
 _ARRAY = re.compile(r"(?P<sizes>[0-9]+(?:x[0-9]+)*|)(?P<type>:\w+)?")
 _NEARLY = re.compile(r"[\d(\[][\d\s,xX*()\[\]]*:\s*\w*|-?\d*(?:[xX*]-?\d*)+")
 """What was meant as an array and is not written as one."""
-_WORD = re.compile(r"[^\W\d].*", re.DOTALL)
-"""A text that needs no quotes: it cannot have been meant as a number, a shape or a list."""
+_WORD = re.compile(r"[^\W\d][^()\[\]{}:=$`'\"]*", re.DOTALL)
+"""A text that needs no quotes: it cannot have been meant as a number, a shape, a list or a piece of Python."""
+_TOLD = re.compile(r"(?P<type>[a-z]\w*)\[(?P<sizes>\s*[0-9]+(\s*[,x]\s*[0-9]+)*)\s*\]")
+"""An array as commands and kernels tell of it: float32[128, 512]."""
 _PYTHON = {"true": "True", "false": "False", "none": "None", "null": "None"}
 _SHORT = {dtype.short: dtype for dtype in HOST_DTYPES.values()}
 
@@ -73,7 +76,7 @@ def described(arguments: Sequence[str], function: Callable[..., Any]) -> tuple[l
     for text in arguments:
         name, value = _argument(text)
         if name in kwargs:
-            raise fail("E704", f"{name} is given twice, by --arg {text} too")
+            raise fail("E704", f"{name} is given twice, by --arg {text} too", hint="leave one of them out")
         if name is not None:
             kwargs[name] = value
         else:
@@ -108,7 +111,7 @@ def value_of(text: str) -> Any:
             f"--arg {text} is neither an array nor a Python value",
             hint="arrays are SIZExSIZE:DTYPE, such as 128x512:float32, or 512:int32 with one dim",
         )
-    if text.endswith(".npy"):
+    if text.lower().endswith((".npy", ".npz")):
         return _saved(text)
     if text.lstrip("+-").lower() in ("nan", "inf", "infinity"):
         return float(text)
@@ -127,6 +130,8 @@ def _text(text: str) -> str:
         raise fail("E704", f"--arg {text} is no Python value", hint=f"Python writes {_PYTHON[text]}")
     if not _WORD.fullmatch(text):
         hint = "arrays are SIZExSIZE:DTYPE, such as 128x512:float32; quote what is a text: --arg \"'...'\""
+        if (told := _TOLD.fullmatch(text)) is not None:
+            hint = f"write it as {'x'.join(re.findall(r'[0-9]+', told['sizes']))}:{told['type']}"
         raise fail("E704", f"--arg {text or 'without a value'} is neither an array nor a Python value", hint=hint)
     if Path(text).is_file():
         hint = f"arrays are read from .npy files (np.save); quote what is a text: --arg \"'{text}'\""
@@ -142,9 +147,10 @@ def _saved(path: str) -> np.ndarray:
             if not isinstance(found, np.ndarray):
                 raise ValueError("it holds several arrays")
             return found
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, MemoryError, BadZipFile) as error:  # all of what np.load raises
         hint = "give a file that np.save wrote, without objects in it"
-        raise fail("E704", f"--arg {path} cannot be read: {error}", hint=hint) from None
+        reason = str(error) or "more elements than there is memory for"
+        raise fail("E704", f"--arg {path} cannot be read: {reason}", hint=hint) from None
 
 
 def read_schedule(path: str) -> Schedule:

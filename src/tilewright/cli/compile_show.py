@@ -33,18 +33,21 @@ def summary(kernel: Compiled, files: Sequence[Path], checked: str | None) -> Ren
 
 
 def _figures(report: Report, plan: Plan) -> Iterable[tuple[str, str]]:
-    times = report.hbm_bytes / max(report.compulsory_bytes, 1)
     engines = ", ".join(f"{name} {count}" for name, count in report.instructions_by_engine.items())
     peak, share = us_text(report.peak_roofline_us), plan.sbuf_bytes / plan.sbuf_capacity
     yield "roofline", f"{us_text(report.roofline_us)}, bound by {report.binding}; at peak rates without launch {peak}"
-    yield (
-        "HBM",
-        f"{bytes_text(report.hbm_bytes)}, {times:.2f} times the compulsory {bytes_text(report.compulsory_bytes)}",
-    )
+    yield "HBM", _traffic(report)
     yield "instructions", f"{report.instructions} ({engines})"
     used = f"{report.sbuf_peak_bytes} in use at once"
     yield "SBUF", f"{plan.sbuf_bytes} of {plan.sbuf_capacity} bytes per partition ({share:.0%}), {used}"
     yield "PSUM", f"{plan.psum_banks} of {plan.psum_capacity} banks, {report.psum_peak_banks} in use at once"
+
+
+def _traffic(report: Report) -> str:
+    moved, least = bytes_text(report.hbm_bytes), bytes_text(report.compulsory_bytes)
+    if not report.compulsory_bytes:
+        return f"{moved}; nothing has to be moved"
+    return f"{moved}, {report.hbm_bytes / report.compulsory_bytes:.2f} times the compulsory {least}"
 
 
 def _notes(kernel: Compiled, checked: str | None) -> Iterable[tuple[str, str]]:

@@ -63,7 +63,7 @@ def described_arguments(shapes: Sequence[str], values: Sequence[str]) -> dict[st
 
 
 def _twice(name: str, option: str) -> TileError:
-    return fail("E704", f"{name} is given twice, by {option} too")
+    return fail("E704", f"{name} is given twice, by {option} too", hint="leave one of them out")
 
 
 def run_definitions(script: str) -> ScriptEnd:

@@ -118,7 +118,10 @@ class _Boundary:
             error.show()
             return
         context = error.ctx if isinstance(error, click.UsageError) else None
-        usage = None if context is None else context.get_usage().replace("Usage", "usage")
+        command = self.given[0] if self.given[0] in COMMANDS else ""
+        usage = f"see {' '.join(('tilewright', command)).strip()} --help"
+        if context is not None:
+            usage = context.get_usage().replace("Usage", "usage")
         found = Diagnostic("E708", error.format_message(), hint=usage)
         # The options of a command line that does not parse were never looked at.
         self._show(found, "--json" in self.given)

@@ -84,9 +84,10 @@ def _read(file: str) -> str:
     try:
         return Path(file).read_bytes().decode()
     except OSError as error:
-        raise fail("E701", f"cannot read {file}: {error.strerror or type(error).__name__}") from None
+        hint = "give the paths of Python files with kernels"
+        raise fail("E701", f"cannot read {file}: {error.strerror or type(error).__name__}", hint=hint) from None
     except UnicodeDecodeError:
-        raise fail("E702", f"{file} is not text in UTF-8") from None
+        raise fail("E702", f"{file} is not text in UTF-8", hint="save it as UTF-8: migrate writes that") from None
 
 
 def _data(file: str, migration: Migration, proof: Proof | None) -> dict[str, object]:

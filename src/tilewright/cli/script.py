@@ -17,7 +17,7 @@ import click
 
 from tilewright.cli.options import StrictCommand
 from tilewright.diagnose.blame import is_our_fault
-from tilewright.errors import Location, TileError, TileSyntaxError, fail, is_internal
+from tilewright.errors import UNREADABLE, TileError, fail, is_internal, unreadable
 
 
 def read_script(script: str) -> tuple[Path, CodeType]:
@@ -32,11 +32,8 @@ def read_script(script: str) -> tuple[Path, CodeType]:
     try:
         # Decoded as python decodes a file: compile alone lets bytes that are no text pass in comments.
         return path, compile(importlib.util.decode_source(source), str(path), "exec", dont_inherit=True)
-    except SyntaxError as error:
-        where = Location.of_syntax(str(path), error)
-        raise fail("E702", f"{script} does not parse: {error.msg}", location=where, error=TileSyntaxError) from None
-    except ValueError as error:  # a null byte, or bytes that are not in the script's encoding
-        raise fail("E702", f"{script} does not parse: {error}", error=TileSyntaxError) from None
+    except UNREADABLE as error:
+        raise unreadable("E702", script, str(path), error) from None
 
 
 def _unreadable(script: str, reason: str) -> TileError:
@@ -54,9 +51,9 @@ class ScriptCommand(StrictCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the command's own options first."""
-        return super().parse_args(ctx, self._own_first(args))
+        return super().parse_args(ctx, self._own_first(args, ctx))
 
-    def _own_first(self, args: list[str]) -> list[str]:
+    def _own_first(self, args: list[str], ctx: click.Context) -> list[str]:
         at = self._after_options(args, 0)
         if at >= len(args) or args[at] == "--":
             return args
@@ -70,10 +67,23 @@ class ScriptCommand(StrictCommand):
             if after > i and self._option(rest[i]) is not None:
                 own += rest[i:after]
             else:
+                self._refuse_nearly(rest[i], ctx)
                 after = i + 1
                 others.append(rest[i])
             i = after
         return [*first, *own, script, *others, *rest[stop + 1 :]]
+
+    def _refuse_nearly(self, text: str, ctx: click.Context) -> None:
+        """An option that is nearly one of the command's was meant for it: given to the script, it would say nothing."""
+        name = text.partition("=")[0]
+        if not name.startswith("--") or name == "--":
+            return
+        own = [each for option in self.params if isinstance(option, click.Option) for each in option.opts]
+        begun = [each for each in own if len(name) > len("--x") and each.startswith(name)]
+        near = begun or [each for each in own if _differ_by_a_slip(name, each)]
+        if near:
+            words = f"no option {name}: did you mean {near[0]}? what is for the script stands behind --"
+            raise click.UsageError(words, ctx)
 
     def _after_options(self, args: list[str], at: int, most: int | None = None) -> int:
         """Where the options that begin here end, with their values."""
@@ -89,6 +99,13 @@ class ScriptCommand(StrictCommand):
         name = text.partition("=")[0]
         options = [each for each in self.params if isinstance(each, click.Option)]
         return next((each for each in options if name in (*each.opts, *each.secondary_opts)), None)
+
+
+def _differ_by_a_slip(one: str, two: str) -> bool:
+    """Whether a letter is missing, one too many or another one, or two are swapped."""
+    same = next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+    a, b = one[same:], two[same:]
+    return a[1:] == b[1:] or a[1:] == b or a == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
 
 
 @contextmanager

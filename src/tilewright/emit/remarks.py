@@ -14,8 +14,15 @@ from tilewright.tile.view import View
 _MANTISSA = 23
 """Bits of a float32 that are stored of its mantissa."""
 
+_BFLOAT16 = 8
+"""Bits of the mantissa of a bfloat16, the one that is not stored included."""
+
+_LARGEST_INT = (1 << 31) - 1
+
 _MOST = 1 << 20
 """Largest number whose reciprocal is told."""
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 _KNOWN: dict[float, str] = {
     float(np.float32(value)): words
@@ -33,7 +40,7 @@ _KNOWN: dict[float, str] = {
         (1 / (2 * pi), "1 / (2 * pi): from radians to turns"),
         (np.sqrt(2), "sqrt 2"),
         (1 / np.sqrt(2), "1 / sqrt 2"),
-        (float(np.finfo(np.float32).max), "the largest float32: infinity comes down to it"),
+        (_LARGEST, "the largest float32: infinity comes down to it"),
         (float(np.finfo(np.float32).tiny), "the smallest normal float32"),
         (float(np.finfo(np.float32).eps), "the step of float32 after 1"),
     )
@@ -50,6 +57,9 @@ _BITS = {
 _TESTS: dict[tuple[Any, ...], str] = {
     ("multiply", 0.0, "equal", 0.0): "1 where it is finite: 0 times anything else is no number",
     ("less_equal", inf, "equal", 0.0): "1 where it is no number",
+    ("less_equal", _LARGEST, "equal", 0.0): "1 where it is infinity, or no number",
+    ("greater_equal", -_LARGEST, "equal", 0.0): "1 where it is minus infinity, or no number",
+    ("multiply", _LARGEST, "multiply", _LARGEST): "infinity where it is above 0",
 }
 """What two ops in turn, each with its number, find out."""
 
@@ -60,6 +70,7 @@ def remarks(op: Op) -> Iterator[str]:
     trick = _TESTS.get(tuple(steps.get(name) for name in ("op0", "operand0", "op1", "operand1")))
     if trick is not None:
         yield trick
+        return
     if (kept := _kept_bits(steps)) is not None:
         yield kept
     for value in dict.fromkeys(_numbers(op)):
@@ -73,10 +84,12 @@ def _kept_bits(steps: Mapping[str, Any]) -> str | None:
     data, mask = steps.get("data"), steps.get("operand0")
     if steps.get("op0") != "bitwise_and" or not isinstance(data, View) or not isinstance(mask, int):
         return None
-    gone = -mask
+    gone = -(mask - (1 << 32) if mask > _LARGEST_INT else mask)
     if not data.buffer.dtype.is_float or data.dtype.is_float or not 0 < gone <= 1 << _MANTISSA or gone & (gone - 1):
         return None
-    return f"the upper {_MANTISSA + 2 - gone.bit_length()} bits of the mantissa: products of two such parts are exact"
+    kept = _MANTISSA + 2 - gone.bit_length()
+    why = "bfloat16 holds them" if kept == _BFLOAT16 else "products of two such parts are exact"
+    return f"the upper {kept} bits of the mantissa: {why}"
 
 
 def _numbers(op: Op) -> Iterator[float]:
@@ -95,8 +108,8 @@ def meaning(value: Any) -> str | None:
     if not 0 < size < 1:
         return _power(value) if size > _MOST else None
     whole = round(1 / size)
-    # Short decimals, such as 0.1 and 0.125, read well.
-    if len(f"{size:.9g}") > len("0.0625") and whole <= _MOST and np.float32(1 / whole) == np.float32(size):
+    # Short decimals, such as 0.1, 0.125 and 1e-05, read well.
+    if len(str(np.float32(size))) > len("0.0625") and whole <= _MOST and np.float32(1 / whole) == np.float32(size):
         return f"{'-' if value < 0 else ''}1 / {whole}"
     return None
 

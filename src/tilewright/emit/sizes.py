@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 from tilewright.emit.chunks import LEAST, Chunk, chunk_names
 from tilewright.emit.names import identifier
-from tilewright.ir.core import Graph
+from tilewright.ir.core import Graph, Value
 from tilewright.ir.walk import walk
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
@@ -34,8 +34,18 @@ _CALLS = ("ds", "reshape", "broadcast")
 class Sizes:
     """Names for sizes; those that were used are `lines` of the module's head."""
 
-    def __init__(self, graph: Graph | None, target: Target, taken: Iterable[str], chunks: Iterable[Chunk] = ()) -> None:
-        """graph: whose sizes get names, if any do. taken: names that none of them gets. chunks: what loops take."""
+    def __init__(
+        self,
+        graph: Graph | None,
+        target: Target,
+        taken: Iterable[str],
+        chunks: Iterable[Chunk] = (),
+        arrays: Iterable[Value] = (),
+    ) -> None:
+        """graph: whose sizes get names, if any do. taken: names that none of them gets. chunks: what loops take.
+
+        arrays: the function's own, whose dims have names; constants that the compiler adds have none.
+        """
         self._names: dict[int, str] = {}
         self._why: dict[int, str] = {}
         self._used: set[int] = set()
@@ -49,7 +59,7 @@ class Sizes:
         roles = _roles(graph)
         unclear = {size for size, found in roles.items() if len(found) > 1}
         self._not_on_chip = {size for size in _columns_of_tiles(graph) if roles.get(size, {-1}) != {-1}}
-        for size, name, why in self._wanted(graph):
+        for size, name, why in self._wanted(graph, arrays):
             if size in unclear and size != self._partitions:
                 continue
             if size not in self._names and name not in others and name not in self._names.values():
@@ -57,13 +67,13 @@ class Sizes:
         others |= {*self._names.values()}
         self._chunks = chunk_names((each for each in chunks if each.size not in self._names), others)
 
-    def _wanted(self, graph: Graph) -> Iterator[tuple[int, str, str]]:
+    def _wanted(self, graph: Graph, arrays: Iterable[Value]) -> Iterator[tuple[int, str, str]]:
         yield self._partitions, "P", "partitions of a tile"
         first = next((value for value in graph.inputs if len(value.type.shape) == 2), None)
         if first is not None:
             named = zip(first.type.shape, ("ROWS", "COLS"), strict=True)
             yield from ((size, name, "") for size, name in named if size >= LEAST)
-        for value in (*graph.inputs, *graph.outputs):
+        for value in arrays:
             assert isinstance(value, Buffer)
             endings = _DIMS.get(len(value.shape)) or tuple(f"_DIM{dim}" for dim in range(len(value.shape)))
             for size, ending in zip(value.shape, endings, strict=True):
@@ -126,19 +136,30 @@ class Sizes:
             return str(count)
         return f"{self.number(whole)} // {self.number(self._partitions)}"
 
-    def access(self, text: str) -> str:
-        """An access as text, with names for the numbers that `_CALLS` take; those of a plain slice are places."""
+    def access(self, text: str, on_chip: bool = False) -> str:
+        """An access as text, with names for the numbers that `_CALLS` take; those of a plain slice are places.
+
+        on_chip: it is one of a tile, of whose new shape only the first dim is its partitions.
+        """
         text = _LAST.sub(self._last, text)
         made: list[str] = []
         inside = [False]
-        before = ""
+        before = function = ""
+        shape = 0  # how deep in brackets the dims of a new shape are
+        behind = False
         for token in _TOKEN.findall(text):
             if token in ("(", "["):
                 a_tuple = token == "(" and before in ("(", ",")
                 inside.append(inside[-1] if a_tuple else token == "(" and before.rpartition(".")[2] in _CALLS)
+                shape = len(inside) if on_chip and a_tuple and function.endswith("reshape") else shape
+                function = before if token == "(" and not a_tuple else function
             elif token in (")", "]"):
+                if len(inside) == shape:
+                    shape, behind = 0, False
                 inside.pop()
-            made.append(self._size(int(token)) if inside[-1] and token.isdigit() else token)
+            behind = behind or (token == "," and len(inside) == shape)
+            named = inside[-1] and token.isdigit() and not (behind and int(token) == self._partitions)
+            made.append(self._size(int(token)) if named else token)
             before = before if token.isspace() else token
         return "".join(made)
 

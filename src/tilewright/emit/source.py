@@ -8,6 +8,7 @@ otherwise that is the compiler's decision.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
@@ -24,6 +25,7 @@ from tilewright.emit.names import MODULES, Names, identifier, kernel_name
 from tilewright.emit.places import address, moves
 from tilewright.emit.remarks import remarks
 from tilewright.emit.roll import is_rolled, roll
+from tilewright.emit.shares import shares
 from tilewright.emit.sizes import Sizes
 from tilewright.emit.versions import get_api
 from tilewright.emit.views import ViewWriter
@@ -92,7 +94,9 @@ class _Writer(Visitor):
         # A kernel in tile IR is written as it is; one of a NumPy function is for people to keep.
         self._kept = header.function is not None
         self._taken = taken = [self._kernel, *MODULES, *others, *results]
-        self._sizes = Sizes(graph if self._kept else None, target, taken, self.chunks.values())
+        given = graph.inputs[: len(graph.inputs) - header.constants]
+        arrays = (*given, *graph.outputs) if self._kept else ()
+        self._sizes = Sizes(graph if self._kept else None, target, taken, self.chunks.values(), arrays)
         self._names = Names([self._kernel, *self._sizes.names, *self._helpers.named.values()], over)
         self._ranges: dict[Value, range] = {}
         self._loops: list[Op] = []
@@ -101,13 +105,16 @@ class _Writer(Visitor):
         self._lines: list[str] = []
         self._told: Location | None = None
         self._depth = 1
+        self._in_hbm: set[str] = set()
         self._filled = filled(graph) if self._kept else {}
+        self._shares = shares(graph.body, target) if self._kept else {}
 
     def module(self) -> str:
         """The whole text."""
         for value in self._graph.inputs:
             self._names.add_general(value, "x")
         parameters = [self._names[value] for value in self._graph.inputs]
+        self._in_hbm = {*parameters}
         self._name_results()
         for value in self._graph.declared:
             self._names.add_general(value, "out")
@@ -164,7 +171,8 @@ class _Writer(Visitor):
 
     def instruction(self, op: Op) -> None:
         self._tell(op.location)
-        self._lines += [comment_line(words, self._depth) for words in (remarks(op) if self._kept else ())]
+        said = [*([self._shares[op]] if op in self._shares else ()), *remarks(op)] if self._kept else []
+        self._lines += [comment_line(words, self._depth) for words in said]
         self._put(*self._helpers.shortened(op, *call(op, self._api, self._views, self._names)))
 
     def _gap(self) -> None:
@@ -173,12 +181,14 @@ class _Writer(Visitor):
             self._lines.append("")
 
     def _put(self, head: str, arguments: list[str]) -> None:
-        self._lines += call_lines(head, [self._sizes.access(each) for each in arguments], self._depth)
+        named = [self._sizes.access(each, _first_name(each) not in self._in_hbm) for each in arguments]
+        self._lines += call_lines(head, named, self._depth)
 
     def _allocate(self, buffer: Buffer, moved: Terms = ()) -> None:
         # What a kernel returns is in shared HBM, whatever the IR says (R-tensor-15).
         memory = SHARED_HBM if buffer in self._results else buffer.memory
         dtype = self._api.dtype(buffer.dtype)
+        self._in_hbm |= set() if buffer.on_chip else {self._names[buffer]}
         arguments = [self._sizes.shape(buffer.shape, buffer.on_chip), f"dtype={dtype}", f"buffer=nl.{memory.name}"]
         if buffer.address is not None:
             bank = self._target["memory.psum_bank_bytes"]
@@ -253,6 +263,11 @@ class _Writer(Visitor):
             place = f"{PurePath(location.file).name}, {place}"
         self._gap()
         self._lines.append(comment_line(f"{place}: {text.strip()}", self._depth))
+
+
+def _first_name(argument: str) -> str:
+    """The tensor of an argument such as dst=x[0:4]."""
+    return re.match(r"(?:\w+=)?(\w*)", argument)[1]  # type: ignore[index]
 
 
 def _is_statement(line: str) -> bool:

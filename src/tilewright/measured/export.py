@@ -37,6 +37,7 @@ _FIELDS = {
     "unit": ("engine_idx", "dma_engine"),
 }
 
+_HINT = "export one: neuron-profile view --output-format json, or parquet from Neuron Explorer"
 _PACKETS = ("hardware_dynamic", "software_dynamic", "static")
 _SOURCE = re.compile(r"\bsrc=(\w+)@(0x[0-9a-fA-F]+)\[[-\d,]*\]\[([\d,]+)\]")
 _LINE = re.compile(r"([\w./\\-]+\.py):(\d+)")
@@ -104,8 +105,7 @@ def read_measured(path: str | Path) -> Measured:
     tables = _tables(path)
     summary = _summary(tables.get("summary"))
     if summary is None:
-        hint = "export one: neuron-profile view --output-format json, or parquet from Neuron Explorer"
-        raise fail("E108", f"{path} is no profile: it has no summary with a total_time", hint=hint)
+        raise fail("E108", f"{path} is no profile: it has no summary with a total_time", hint=_HINT)
     packets = [summary.get(f"{kind}_dma_packet_count") for kind in _PACKETS]
     known = [int(each) for each in packets if each is not None]
     try:
@@ -176,9 +176,9 @@ def _tables(path: Path) -> Mapping[str, Any]:
     try:
         found = json_of(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise fail("E108", f"{path} cannot be read as a profile: {error}") from None
+        raise fail("E108", f"{path} cannot be read as a profile: {error}", hint=_HINT) from None
     if not isinstance(found, Mapping):
-        raise fail("E108", f"{path} is no profile: it holds a {type(found).__name__}, not tables by name")
+        raise fail("E108", f"{path} is no profile: it holds {found!r:.40}, not tables by name", hint=_HINT)
     tables = {name: found.get(name, found.get(other)) for name, other in _TABLES.items()}
     if tables["summary"] is not None:
         return tables

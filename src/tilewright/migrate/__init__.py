@@ -10,7 +10,7 @@ import ast
 import difflib
 from dataclasses import dataclass
 
-from tilewright.errors import Diagnostic, Location, TileSyntaxError, fail
+from tilewright.errors import UNREADABLE, Diagnostic, Location, unreadable
 from tilewright.migrate.edits import SourceText
 from tilewright.migrate.port import Port
 
@@ -42,9 +42,8 @@ def migrate(source: str, file: str = "<kernel>") -> Migration:
     """Rewrite the kernels of a source text, and the functions that they call."""
     try:
         tree = ast.parse(source)
-    except SyntaxError as error:
-        where = Location.of_syntax(file, error)
-        raise fail("E205", f"the file does not parse: {error.msg}", location=where, error=TileSyntaxError) from None
+    except UNREADABLE as error:
+        raise unreadable("E205", "the file", file, error) from None
     text = SourceText(source)
     port = Port(tree, file, text)
     port.run()

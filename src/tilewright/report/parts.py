@@ -29,7 +29,7 @@ def narrowed(diagnostic: Diagnostic) -> Diagnostic:
         return diagnostic
     node = _expression(location, diagnostic.message)
     if isinstance(node, ast.Call):
-        part = _argument(node, diagnostic.message, _parsed(location.file))
+        part = _argument(node, diagnostic, _parsed(location.file))
     elif isinstance(node, ast.Subscript):
         part = _index(node, diagnostic)
     else:
@@ -82,11 +82,12 @@ def _called(node: ast.Call) -> str | None:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
 
 
-def _argument(node: ast.Call, message: str, parsed: _Parsed) -> ast.expr | None:
-    """The argument that a message begins with or calls given, unless it goes on to name another one.
+def _argument(node: ast.Call, diagnostic: Diagnostic, parsed: _Parsed) -> ast.expr | None:
+    """The argument that a message begins with or calls given; where it goes on to name others, the one unlike all.
 
     How large a tensor is that is made there, its shape says.
     """
+    message = diagnostic.message
     given = dict(_arguments(node, _parameters(node, parsed.names)))
     # Functions of nki.language are told by their whole names.
     said = re.sub(rf"^(nl\.)?{_called(node)}\b", "", message).lstrip(": ")
@@ -95,9 +96,19 @@ def _argument(node: ast.Call, message: str, parsed: _Parsed) -> ast.expr | None:
     name = got[1] if got is not None else words[0] if words else ""
     if name not in given and {"shape", "bytes"} & {*words}:
         name = "shape"
-    if name not in given or {*words} & {*given} - {name}:
+    if name not in given:
         return None
-    return given[name]
+    others = {*words} & {*given} - {name}
+    return given.get(_odd({name, *others}, diagnostic) or "") if others else given[name]
+
+
+def _odd(named: set[str], diagnostic: Diagnostic) -> str | None:
+    """Of two operands, the one whose shape no other operand of the instruction has, if the other's is a third's too."""
+    shapes = {each.name: each.shape for each in diagnostic.operands}
+    if len(named) != 2 or not named <= {*shapes}:
+        return None
+    alone = [name for name in named if list(shapes.values()).count(shapes[name]) == 1]
+    return alone[0] if len(alone) == 1 else None
 
 
 def _parameters(node: ast.Call, names: SourceNames | None) -> Sequence[str]:

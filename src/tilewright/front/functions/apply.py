@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.dtypes import host_dtype
 from tilewright.front.array import TracedArray, as_traced, holds_traced, new
 from tilewright.front.local import localised, settle
 from tilewright.front.trace import emit_all
@@ -13,9 +14,14 @@ from tilewright.tensor.record import TABLE
 
 
 def given(x: Any) -> Any:
-    """An argument of such a function: a traced array, or an array of NumPy."""
+    """An argument of such a function: a traced array, or an array of NumPy; E602 for what holds no numbers."""
     x = settle(x)
-    return as_traced(x) if holds_traced(x) else x if isinstance(x, np.ndarray) else np.asarray(x)
+    if holds_traced(x):
+        return as_traced(x)
+    made = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if made.dtype.kind not in "biuf":
+        host_dtype(made.dtype, f"an argument of type {type(x).__name__}")
+    return made
 
 
 def apply(name: str, *operands: Any, **attrs: Any) -> Any:

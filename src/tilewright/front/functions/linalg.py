@@ -203,5 +203,5 @@ def _as(x: Any, dtype: DType) -> Any:
 def inverse_triangular(a: Any, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
     """The inverse of a triangle, of which only one half is looked at; arguments as for `solve_triangular`."""
     triangle = given(a)
-    identity = np.eye(triangle.shape[-1], dtype=triangle.dtype)
+    identity = np.eye(triangle.shape[-1] if len(triangle.shape) else 1, dtype=triangle.dtype)
     return solve_triangular(triangle, identity, lower=lower, unit_diagonal=unit_diagonal)

@@ -58,7 +58,8 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     """x * (1 + erf(x / 2 ** 0.5)) / 2; with approximate="tanh" the formula by tanh."""
     ops = {"none": "gelu", "tanh": "gelu_tanh"}
     if approximate not in ops:
-        raise fail("E108", f'gelu: approximate is "none" or "tanh", not {approximate!r}', error=TileValueError)
+        message, hint = f'gelu: approximate is "none" or "tanh", not {approximate!r}', 'such as approximate="tanh"'
+        raise fail("E108", message, hint=hint, error=TileValueError)
     return _apply(ops[approximate], x)
 
 
@@ -153,9 +154,9 @@ def _along(x: Any, wide: Any, axes: tuple[int, ...], what: str) -> Any:
     array = given(x)
     shape = tuple(wide.shape[a] for a in axes)
     if array.shape != shape:
-        raise fail(
-            "E108", f"{what} has the shape {array.shape}, the normalised dims have {shape}", error=TileValueError
-        )
+        hint = f"give one number for each element along the dims {', '.join(map(str, axes))}"
+        message = f"{what} has the shape {array.shape}, the normalised dims have {shape}"
+        raise fail("E108", message, hint=hint, error=TileValueError)
     return _as(array, wide.dtype).reshape(tuple(n if a in axes else 1 for a, n in enumerate(wide.shape)))
 
 

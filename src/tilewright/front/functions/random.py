@@ -8,7 +8,7 @@ The same key and shape give the same numbers everywhere; different numbers come 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -52,13 +52,17 @@ def key(seed: Any) -> Any:
 
 def split(key: Any, num: int = 2) -> Any:
     """`num` new keys, uint32[num, 2]; do not use the old one again."""
-    return np.stack(_threefry(key, np.arange(num, dtype=np.uint32), _SPLIT), axis=1)
+    (count,) = _shape(num)
+    return np.stack(_threefry(key, np.arange(count, dtype=np.uint32), _SPLIT), axis=1)
 
 
 def fold_in(key: Any, data: Any) -> Any:
     """A new key from a key and an integer, such as the number of a step or a layer."""
     number = given(data)
     traced = isinstance(number, TracedArray)
+    if number.shape != () or number.dtype.kind not in "biu":
+        hint = "such as the number of a step or a layer"
+        raise fail("E108", f"a key is folded with one integer, not {data!r:.60}", hint=hint, error=TileTypeError)
     word = number.astype(np.uint32) if traced else np.array(int(number) % 2**_WORD, np.uint32)
     return np.stack(_threefry(key, word, _FOLD))
 
@@ -144,7 +148,7 @@ def _threefry(key: Any, counter: Any, use: int) -> tuple[Any, Any]:
 
 
 def _shape(shape: Shape) -> tuple[int, ...]:
-    items = (shape,) if isinstance(shape, SupportsIndex) else tuple(shape)
+    items = (shape,) if isinstance(shape, SupportsIndex) or not isinstance(shape, Iterable) else tuple(shape)
     sizes = tuple(size.__index__() for size in items if isinstance(size, SupportsIndex))
     if len(sizes) < len(items) or any(size < 0 for size in sizes):
         told = f"shape {shape!r}: sizes are whole numbers, none negative"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from tilewright.errors import Diagnostic, Location, TileSyntaxError, fail
+from tilewright.errors import UNREADABLE, Diagnostic, Location, unreadable
 from tilewright.nki.constructs import first_findings, separator
 from tilewright.nki.static.api_names import missing_names
 from tilewright.nki.static.blocks import Walker
@@ -28,15 +28,8 @@ def examine_source(source: str, file: str, profile: str = "strict") -> Examined:
     """All findings in the kernels of a file, and in the functions that they call."""
     try:
         tree = ast.parse(source, file)
-    except SyntaxError as error:
-        where = Location.of_syntax(file, error)
-        raise fail(
-            "E205",
-            f"the file does not parse: {error.msg}",
-            location=where,
-            error=TileSyntaxError,
-            hint="run it with Python: the same line is named there",
-        ) from None
+    except UNREADABLE as error:
+        raise unreadable("E205", "the file", file, error) from None
     names = SourceNames.of(tree)
     reporter = Reporter(profile, collect=True)
     legacy, current = names.kernels(LEGACY), names.kernels(CURRENT)
