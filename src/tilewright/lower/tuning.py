@@ -195,7 +195,6 @@ class Tuning:
     """Instructions by which one may come before others that were written before it (order.py)."""
     dispatched: int = 1000
     """Instructions up to which each is put where it ends first."""
-    """Bytes that lie together on both sides from which on a transfer moves them at a good rate."""
     macro: tuple[int, int] = (512, 1024)
     """Rows and columns that may be turned at a time."""
     most_parts: int = 16
@@ -314,7 +313,7 @@ class Tuning:
     """Times that what a group reads of itself is larger than what is computed ahead of the group for it."""
 
     # rebalance.py
-    together: tuple[int, ...] = (1 << 9, 1 << 8)
+    trips_together: tuple[int, ...] = (1 << 9, 1 << 8)
     """Instructions of the trips of a loop that are written together (together.py)."""
     rebalanced: int = 12000
     """Executions that the clock is asked for, in all, when work is moved between engines."""
