@@ -314,7 +314,7 @@ class Tuning:
     """Times that what a group reads of itself is larger than what is computed ahead of the group for it."""
 
     # rebalance.py
-    together: tuple[int, ...] = (1 << 9, 1 << 8)
+    trips_together: tuple[int, ...] = (1 << 9, 1 << 8)
     """Instructions of the trips of a loop that are written together (together.py)."""
     rebalanced: int = 12000
     """Executions that the clock is asked for, in all, when work is moved between engines."""

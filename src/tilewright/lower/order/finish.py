@@ -151,7 +151,7 @@ def _together(kernel: Kernel, clock: Clock, known: float | None, replaced: dict[
     if not any(op.definition is FOR for op in body.ops):
         return known
     best, found = clock(body.ops) if known is None else known, None
-    for most, staggered in product(TUNING.together, (False, True)):
+    for most, staggered in product(TUNING.trips_together, (False, True)):
         loops = TripsTogether(kernel.target, most, staggered)
         loops.replace(body)
         kernel.depths.update(loops.depths)
