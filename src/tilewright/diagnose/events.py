@@ -216,7 +216,7 @@ class Recorder:
             self.add(f"{name} in {frame.f_code.co_name}", ("variable", name, at_end), where, value)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=200)
 def names_changed(code: CodeType) -> dict[int, frozenset[str]]:
     """The variables that each line of a function may change in place: those it names, where it stores into something
     (`x[i] = y`), updates it (`x += y`) or calls what gives nothing that is kept (`x.sort()`)."""
