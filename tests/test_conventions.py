@@ -268,6 +268,13 @@ def test_numbers_of_lowering_are_counted():
     assert len(found) == NUMBERS_OF_LOWERING, "\n".join(found)
 
 
+def test_numbers_of_lowering_are_stated_once():
+    """Of two with one name the last counts, whatever the other one was for."""
+    (made,) = (x for x in trees()["lower/tuning.py"].body if isinstance(x, ast.ClassDef) and x.name == Tuning.__name__)
+    names = [x.target.id for x in made.body if isinstance(x, ast.AnnAssign) and isinstance(x.target, ast.Name)]
+    assert sorted(names) == sorted(Tuning.__slots__)
+
+
 def is_number(tree: ast.expr) -> bool:
     """True for a number, several, or what is computed of some."""
     if isinstance(tree, ast.Tuple):

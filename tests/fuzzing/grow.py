@@ -213,17 +213,18 @@ class Grower:
         from tests.fuzzing.recent import RECENT
         from tests.fuzzing.seldom import SELDOM
         from tests.fuzzing.strategies import STRATEGIES
+        from tests.fuzzing.tip import TIP
         from tests.fuzzing.updates import update
 
         if self.only and not self.program.lines:
-            every = (*IDIOMS, *OUTSIDE, *SELDOM, *RARE, *STRATEGIES, *AIMED, *RECENT, *NEWEST, *LATEST)
+            every = (*IDIOMS, *OUTSIDE, *SELDOM, *RARE, *STRATEGIES, *AIMED, *RECENT, *NEWEST, *LATEST, *TIP)
             self.one_of([each for each in every if each.__name__ in self.only])(self)
         elif self.chance(0.15) and self.program.lines:
             update(self)
         elif self.chance(0.34) and self.values != "tiny":
-            self.one_of(self.one_of([IDIOMS, OUTSIDE, SELDOM, STRATEGIES] * 2 + [RARE, AIMED, RECENT, NEWEST, LATEST]))(
-                self
-            )
+            self.one_of(
+                self.one_of([IDIOMS, OUTSIDE, SELDOM, STRATEGIES] * 2 + [RARE, AIMED, RECENT, NEWEST, LATEST, TIP])
+            )(self)
         else:
             depth = int(self.rng.choice([1, 2, 3], p=[0.3, 0.5, 0.2]))
             made = self.expression(self.shape(), depth)

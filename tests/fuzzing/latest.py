@@ -6,7 +6,7 @@ from tests.fuzzing.grow import Grower, NothingFits, Statement
 from tests.fuzzing.sizes import SMALL, TOY
 
 
-def _many(g: Grower, *sizes: int) -> int:
+def many(g: Grower, *sizes: int) -> int:
     """One of some extents of toy programs; of real ones several times as much, or about that."""
     size = int(g.one_of(sizes))
     if g.sizes is TOY:
@@ -21,7 +21,7 @@ def _bounded(g: Grower) -> None:
 
 def weighted_neighbours(g: Grower) -> None:
     """Sums, and greatest and least, of one array at many places: inside, on a ring, beyond its ends; twice or more."""
-    m, n = _many(g, 3, 4, 7, 12, 20), _many(g, 3, 5, 16, 33)
+    m, n = many(g, 3, 4, 7, 12, 20), many(g, 3, 5, 16, 33)
     x = g.argument((m, n), g.dtype if g.chance(0.3) else "float32")
     if g.chance(0.4):
         x = g.assign(f"{x} * 2 - {x}[::-1]")
@@ -54,7 +54,7 @@ def weighted_neighbours(g: Grower) -> None:
 
 def joined_late(g: Grower) -> None:
     """Parts that are joined, interleaved or repeated, and then computed with."""
-    m, n = _many(g, 2, 5, 8, 17), _many(g, 2, 6, 9, 16)
+    m, n = many(g, 2, 5, 8, 17), many(g, 2, 6, 9, 16)
     x, y = g.argument((m, n), "float32"), g.argument((m, n), "float32")
     a, b = g.assign(f"{x} * 2 - {y}"), g.assign(f"np.tanh({x}) + {y}")
     axis = int(g.rng.integers(3))
@@ -86,7 +86,7 @@ def joined_late(g: Grower) -> None:
 
 def short_last_axes(g: Grower) -> None:
     """Points of a few coordinates, and what is reduced over these."""
-    m, n, k = _many(g, 3, 8, 16, 40), _many(g, 3, 9, 16, 33), int(g.one_of([2, 3, 3, 4, 8]))
+    m, n, k = many(g, 3, 8, 16, 40), many(g, 3, 9, 16, 33), int(g.one_of([2, 3, 3, 4, 8]))
     p, q = g.argument((m, k), "float32"), g.argument((n, k), "float32")
     d = g.assign(str(g.one_of([f"{p}[:, None, :] - {q}[None, :, :]", f"{p}[:, None] * {q} + {p}[:, None]"])))
     r = g.assign(f"({d} * {d}).sum(axis=-1)")
@@ -159,7 +159,7 @@ def signs_and_factors(g: Grower) -> None:
 
 def compared_with_places(g: Grower) -> None:
     """Numbers by the places that integers say: segments, their sums, counts and greatest, one-hot rows."""
-    m, k = _many(g, 5, 16, 60, 130, 400), int(g.one_of([2, 7, 16, 40, 130]))
+    m, k = many(g, 5, 16, 60, 130, 400), int(g.one_of([2, 7, 16, 40, 130]))
     kind = str(g.one_of(["int32", "int32", "int8", "uint8", "int16"]))
     raw, v = g.argument((m,), kind), g.argument((m,), str(g.one_of(["float32", "float32", "bfloat16"])))
     i = g.assign(
@@ -184,7 +184,7 @@ def compared_with_places(g: Grower) -> None:
 def long_signals(g: Grower) -> None:
     """One long kernel for a signal: all modes, steps, batches of signals."""
     _bounded(g)
-    n, k = _many(g, 60, 129, 300, 1000), int(g.one_of([50, 51, 64, 70]))
+    n, k = many(g, 60, 129, 300, 1000), int(g.one_of([50, 51, 64, 70]))
     x, w = g.argument((n,), "float32"), g.argument((min(k, n),), "float32")
     mode = str(g.one_of(["full", "same", "valid"]))
     windows = f"np.lib.stride_tricks.sliding_window_view({x}, {min(k, n)})"
@@ -200,7 +200,7 @@ def long_signals(g: Grower) -> None:
 
 def rows_added(g: Grower) -> None:
     """Rows added to many places, or the greatest and least there, by equal and negative indices, into what there is."""
-    m, rows, n = _many(g, 1, 5, 40, 130), _many(g, 3, 9, 33, 140), int(g.one_of([1, 4, 16, 17]))
+    m, rows, n = many(g, 1, 5, 40, 130), many(g, 3, 9, 33, 140), int(g.one_of([1, 4, 16, 17]))
     raw, v = g.argument((m,), "int32"), g.argument((m, n), "float32")
     at = g.assign(f"{raw} * 5 % {rows}" if g.chance(0.7) else f"{raw} % {rows} - {rows}")
     if g.chance(0.5):
@@ -219,7 +219,7 @@ def rows_added(g: Grower) -> None:
 def recurrences(g: Grower) -> None:
     """States that go on: by products and sums, backwards, through functions, several at once."""
     _bounded(g)
-    t, n = int(g.one_of([3, 5, 9])), _many(g, 1, 4, 9, 20)
+    t, n = int(g.one_of([3, 5, 9])), many(g, 1, 4, 9, 20)
     a, b = g.argument((t, n), "float32"), g.argument((t, n), "float32")
     s = g.assign(str(g.one_of([f"1 / (1 + np.exp(-{a}))", f"np.tanh({a}) * 0.9", f"np.exp(-np.abs({a}))"])))
     h = g.assign(str(g.one_of([f"np.zeros({n}, np.float32)", f"{b}[0] * 1"])))
@@ -247,7 +247,7 @@ def recurrences(g: Grower) -> None:
 def parts_of_rows(g: Grower) -> None:
     """Many small systems, each computed by its elements: rows of an axis that all ops treat alike."""
     _bounded(g)
-    m, k = _many(g, 5, 33, 130), int(g.one_of([2, 3, 4]))
+    m, k = many(g, 5, 33, 130), int(g.one_of([2, 3, 4]))
     x = g.argument((m, k, k), "float32")
     e = [[g.assign(f"{x}[:, {i}, {j}]") for j in range(2)] for i in range(2)]
     det = g.assign(f"{e[0][0]} * {e[1][1]} - {e[0][1]} * {e[1][0]} + 3")

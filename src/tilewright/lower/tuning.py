@@ -195,7 +195,6 @@ class Tuning:
     """Instructions by which one may come before others that were written before it (order.py)."""
     dispatched: int = 1000
     """Instructions up to which each is put where it ends first."""
-    """Bytes that lie together on both sides from which on a transfer moves them at a good rate."""
     macro: tuple[int, int] = (512, 1024)
     """Rows and columns that may be turned at a time."""
     most_parts: int = 16
