@@ -315,6 +315,8 @@ class Tuning:
     # rebalance.py
     trips_together: tuple[int, ...] = (1 << 9, 1 << 8)
     """Instructions of the trips of a loop that are written together (together.py)."""
+    together_gain: float = 0.03
+    """Part of the time of a kernel that this has to gain: its text is longer."""
     rebalanced: int = 12000
     """Executions that the clock is asked for, in all, when work is moved between engines."""
 
