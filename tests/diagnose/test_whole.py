@@ -113,3 +113,40 @@ def test_first_divergence_of_a_program_and_its_reference_is_where_they_part() ->
     assert found is not None and found.op.startswith("tensor_tensor into t of kernel layer, launched at")
     assert found.location is not None and found.location.line == line_of(layer, "# adds")
     assert any("the reference's slice" in each for each in found.made)
+
+
+def test_right_numbers_in_other_places_are_followed_to_the_load_that_took_them() -> None:
+    """Each instruction computes what the reference has, of other rows."""
+
+    @nki.jit
+    def doubled(x: Any) -> Any:
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        for i in range(2):
+            t = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=t, src=x[32 - 32 * i : 64 - 32 * i, :])  # wrong
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=2.0)
+            nisa.dma_copy(dst=out[32 * i : 32 * i + 32, :], src=t)
+        return out
+
+    def model(x: np.ndarray, bias: np.ndarray) -> Any:
+        return layer(doubled(x), bias)
+
+    def reference(x: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        y = x * 2 + bias
+        return y / (1 + np.exp(-y))
+
+    found = tw.bisect(model, X, BIASES[0], reference=reference)
+    assert found.kernel.name == "doubled" and "they are in other places" in found.report
+    assert f":{line_of(doubled, '# wrong')}) of x[" in found.report.split("it makes that by")[1].splitlines()[0]
+
+
+def test_a_program_that_fails_before_it_has_results_is_bisected_for_that() -> None:
+    """The reference says nothing of it, and takes other arguments than the kernel that fails."""
+    first = positions(200)
+
+    def model(base: np.ndarray, table: np.ndarray) -> Any:
+        return taken(first(base), table)
+
+    found = tw.bisect(model, BASE, TABLE, reference=looked_up)
+    assert found.looked_for.startswith("R-dma_copy-11") and found.axis == "inputs"
+    assert f"test_whole.py:{line_of(first, '# shift')}" in found.report
