@@ -89,6 +89,22 @@ def test_a_reference_of_the_whole_is_none_of_a_kernel_that_takes_the_same_argume
     assert "the reference's slice" in evidence and "special values" not in found.report
 
 
+def test_kernels_after_it_may_be_wrong_where_the_reference_goes_another_way() -> None:
+    """It multiplies at the end; that the first kernel is right nothing tells."""
+
+    @nki.jit
+    def scaled(x: Any) -> Any:
+        t = loaded(x)
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=4.0)
+        return stored(t)
+
+    def model(x: np.ndarray, bias: np.ndarray) -> Any:
+        return layer(scaled(x), bias)
+
+    found = tw.bisect(model, X, BIASES[0], reference=lambda x, bias: np.maximum(x + bias / 4, 0) * 4)
+    assert "nor does it have the results of layer (call 1) after it, which may be wrong first" in found.report
+
+
 def test_what_agrees_with_its_reference_does_not_fail() -> None:
     with pytest.raises(TileError, match=r"nothing to bisect.*differ from the reference"):
         tw.bisect(layers(wrong=False), X, BIASES, reference=layers_in_numpy)

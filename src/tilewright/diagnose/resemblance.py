@@ -7,7 +7,7 @@ leaves values of the reference behind all the same; after the last one that is n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +21,9 @@ _TOLERANCE = 1e-5
 
 _BY_CHANCE = 1e-6
 """How likely it may be that numbers which have nothing to do with each other are taken for the same."""
+
+_MOST_TOLD = 4
+"""Kernels that are named besides the first."""
 
 _FEWEST = 4
 """Different numbers of an array that says something: zeros and masks are everywhere."""
@@ -42,7 +45,8 @@ def first_unknown(events: Sequence[Event], steps: Sequence[Step]) -> tuple[Event
     None where the run has all that the reference ends with, or nothing tells the values of one from the other's.
     """
     known = _known_of(steps)
-    launch = _first_wrong(events, known)
+    wrong = _wrong_launches(events, known)
+    launch = wrong[0] if wrong else 0
     own = [each for each in events if each.launch == launch] if launch else list(events)
     last = _last_new(events if not launch else own, known)
     never = _never_had(events, known)
@@ -52,13 +56,24 @@ def first_unknown(events: Sequence[Event], steps: Sequence[Step]) -> tuple[Event
     event = next(unknown, None)
     if event is None and launch:
         event = next(each for each in own if each.key[0] == "result" and _is_unknown(each, known))
-    return None if event is None else (event, _told(own, event, known, last, never))
+    if event is None:
+        return None
+    told = _told(own, event, known, last, never)
+    return event, replace(told, made=(*told.made, *_others(events, wrong[1:])))
 
 
-def _first_wrong(events: Sequence[Event], known: Sequence[_Known]) -> int:
-    """The first kernel with a result that the reference does not have, none of those after it having one that is new.
+def _others(events: Sequence[Event], launches: Sequence[int]) -> list[str]:
+    """The kernels after it, which may be at fault too: a reference that goes another way has no values of the first."""
+    names = [next(each.what for each in events if each.key[0] == "result" and each.launch == n) for n in launches]
+    shown = ", ".join(name.partition(" of kernel ")[2] for name in names[:_MOST_TOLD])
+    more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
+    return [f"nor does it have the results of {shown}{more} after it, which may be wrong first"] if names else []
 
-    0: there is none. What is fused in the reference, or taken apart, is right where something right comes of it.
+
+def _wrong_launches(events: Sequence[Event], known: Sequence[_Known]) -> list[int]:
+    """The kernels with a result that the reference does not have, none of those after them having one that is new.
+
+    What is fused in the reference, or taken apart, is right where something right comes of it.
     """
     wrong: dict[int, None] = {}
     seen: set[int] = set()
@@ -73,7 +88,7 @@ def _first_wrong(events: Sequence[Event], known: Sequence[_Known]) -> int:
         seen |= new
         if new and len(numbers) >= _FEWEST:
             wrong.clear()
-    return next(iter(wrong), 0)
+    return list(wrong)
 
 
 def _known_of(steps: Sequence[Step]) -> list[_Known]:
