@@ -166,3 +166,34 @@ def test_a_program_that_fails_before_it_has_results_is_bisected_for_that() -> No
     found = tw.bisect(model, BASE, TABLE, reference=looked_up)
     assert found.looked_for.startswith("R-dma_copy-11") and found.axis == "inputs"
     assert f"test_whole.py:{line_of(first, '# shift')}" in found.report
+
+
+def test_a_mask_with_its_ones_in_other_places_is_found() -> None:
+    """Zeros and ones are in every mask; the sums that are made with them hold rows of the right result."""
+
+    @nki.jit
+    def chosen(labels: Any) -> Any:
+        i = loaded(labels, nl.int32)
+        wanted = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=wanted, data=i, op0=nl.add, operand0=1.0)  # wrong
+        every = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
+        nisa.iota(dst=every, pattern=[[1, 32]], offset=0, channel_multiplier=0)
+        t = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=t, src=every)
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.equal, operand0=wanted)
+        return stored(t)
+
+    @nki.jit
+    def summed(mask: Any, x: Any) -> Any:
+        bank = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=bank, stationary=loaded(mask), moving=loaded(x))
+        t = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=t, src=bank)
+        return stored(t)
+
+    def reference(labels: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return (labels == np.arange(32)).astype(np.float32).T @ x
+
+    labels = RNG.integers(0, 31, (64, 1)).astype(np.int32)
+    found = tw.bisect(lambda labels, x: summed(chosen(labels), x), labels, X, reference=reference)
+    assert found.kernel.name == "chosen" and f"test_whole.py:{line_of(chosen, '# wrong')})" in found.report

@@ -105,8 +105,12 @@ def _known_of(steps: Sequence[Step]) -> list[_Known]:
 def _is_unknown(event: Event, known: Sequence[_Known]) -> bool:
     """Whether it computes something, and nothing that is in the reference."""
     numbers = _numbers(event.value)
+    if event.key[0] == "result" and len(numbers) < _FEWEST:
+        # Of a mask, where its numbers are says what their size does not.
+        masks = [each for each in known if each.is_mask_like(event.value, numbers)]
+        return bool(masks) and not any(each.is_placed_as(event.value) for each in masks)
     if event.key[0] == "result":
-        return len(numbers) >= _FEWEST and not any(each.has(event, numbers) for each in known)
+        return not any(each.has(event, numbers) for each in known)
     if len(numbers) >= _FEWEST:
         return not any(each.has(event, numbers) for each in known)
     is_filled = not event.operands or event.value.size < _FEWEST
@@ -156,13 +160,17 @@ class _Known:
         if self.is_finite and not np.isfinite(event.value.astype(np.float64)).all():
             return False
         if event.key[0] == "result" and event.value.shape == self.step.array.shape:
-            return self._is(event.value)
+            return self.is_placed_as(event.value)
         if event.value.size == self.step.array.size:
             return self._near(self.numbers, numbers)
         apart = len(np.unique(np.round(numbers / self.tolerance))) if self.tolerance else len(numbers)
         return self.chance**apart < _BY_CHANCE
 
-    def _is(self, array: np.ndarray) -> bool:
+    def is_mask_like(self, array: np.ndarray, numbers: np.ndarray) -> bool:
+        """Whether an array of few different numbers has the same ones and the same shape."""
+        return 1 < len(numbers) == len(self.numbers) and array.shape == self.step.array.shape and self.near(numbers)
+
+    def is_placed_as(self, array: np.ndarray) -> bool:
         """Whether every number is where it is here, or where it is in the transposed array."""
         here, there = array.astype(np.float64), self.step.array.astype(np.float64)
         ways = (there, there.T) if array.ndim == 2 and array.shape == array.shape[::-1] else (there,)
