@@ -58,7 +58,7 @@ LAYERS = {
     "programs": TILE | {"sim", "provenance", "timing", "nki", "emit", "tensor", "front", "lower", "report", "top"},
     "kernels": BASE | {"sim", "nki", "report", "top"},
     "gate": BASE | {"nki", "report", "top"},
-    "migrate": BASE | {"nki"},
+    "migrate": BASE | {"nki", "tile"},
     "report": TILE | {"sim", "timing", "nki", "emit"},
     "measured": BASE | {"timing", "report"},
 }
@@ -199,6 +199,7 @@ NOT_HARDWARE: dict[str, dict[float, str]] = {
     "ir/constants.py": {64: "nesting of constants in text"},
     "ir/dense.py": {53: "bits of a float64 mantissa"},
     "lower/tuning.py": dict.fromkeys((64, 512, 1024, 2048, 4096, 8192, 16384), "a choice of lowering"),
+    "tensor/passes/simplify/picks.py": {64: "how many times fewer are picked"},
     "tensor/rounding.py": {53: "bits of a float64 mantissa"},
     "tensor/passes/decompose/divisor.py": {1.5: "of a number that rounds to whole ones"},
     "tensor/text.py": {60: "bits of the largest sizes"},

@@ -502,3 +502,34 @@ def test_what_is_wrong_as_it_is_counts_too(tmp_path: Path, capsys: pytest.Captur
     )
     done = CommandLine(capsys)("check --ranges table=-1..1", script)
     assert done.code == 1 and "R-dma_copy-11" in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: np.arccos(np.clip(x, -1, 1)), None),
+        (lambda x: np.arcsin(x / 4), None),
+        (lambda x: np.cumprod(x / 2, axis=-1), None),
+        (lambda x: np.arctanh(x / 4), None),
+        (lambda x: np.arccos(x), "arccos of a number that can be outside of -1 and 1"),
+        (lambda x: np.arctanh(x / 2), "arctanh of a number that can be not between -1 and 1"),
+        (lambda x: np.cumprod(x * 50, axis=-1), "multiply can overflow"),
+    ],
+)
+def test_inverse_functions_and_running_products(function: Any, message: str | None) -> None:
+    messages = found(function, TILE, x=(-2.0, 2.0))
+    assert (messages == []) if message is None else (message in messages[0])
+
+
+def test_an_argument_that_is_given_as_nan_is_named() -> None:
+    """As later layers of a model are that an earlier one has spoilt: not the line that loads it."""
+
+    def kernel(x: Any, bias: Any) -> Any:
+        t = loaded(x)
+        nisa.tensor_tensor(t, t, loaded(bias), nl.add)
+        return stored(t)
+
+    spoilt = np.full((P, 64), np.nan, np.float32)
+    assert found(kernel, TILE, spoilt, x=(0.0, 1.0)) == [
+        "argument bias holds NaN as it is given: nothing is proved about what is computed of it"
+    ]

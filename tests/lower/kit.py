@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 from zlib import crc32
 
@@ -25,6 +25,7 @@ from tilewright.target import Target, get_target
 from tilewright.tile.text import parse_tile
 from tilewright.tile.verify import verify_graph
 
+T = TypeVar("T")
 TARGETS = ("trn1", "trn2", "trn3")
 NUMBER = ContextVar("NUMBER", default=0)
 """Which of the tests with other parameters is running."""
@@ -34,13 +35,26 @@ def targets_in_turn() -> tuple[str, ...]:
     """The default target, and before it one of the others: which of them, the name of the running test decides.
 
     Each test compiles for the same two in every run, and its neighbours for the third. Of tests with parameters the
-    first does so, and every other one; the rest compile for the default target. With `TILEWRIGHT_FUZZ=1`, all compile
+    first does so, and every fourth one; the rest compile for the default target. With `TILEWRIGHT_FUZZ=1`, all compile
     for all of them.
     """
     if os.environ.get("TILEWRIGHT_FUZZ"):
         return ("trn1", "trn3", "trn2")
     test = os.environ.get("PYTEST_CURRENT_TEST", "").split(" ")[0]
-    return ("trn2",) if NUMBER.get() % 2 else (("trn1", "trn3")[crc32(test.encode()) % 2], "trn2")
+    return ("trn2",) if NUMBER.get() % 4 else (("trn1", "trn3")[crc32(test.encode()) % 2], "trn2")
+
+
+def is_its_turn(indices: Mapping[str, int], count: int) -> bool:
+    """Whether a case is run for this one of its `count` targets; each is run for one, neighbours for others.
+
+    indices: of the test's parameters, each in its list. With `TILEWRIGHT_FUZZ=1`, all are run for all.
+    """
+    return bool(os.environ.get("TILEWRIGHT_FUZZ")) or len(indices) == 1 or sum(indices.values()) % count == 0
+
+
+def sampled(cases: Sequence[T], every: int = 2) -> list[T]:
+    """Every other case; all with `TILEWRIGHT_FUZZ=1`."""
+    return [*cases] if os.environ.get("TILEWRIGHT_FUZZ") else [*cases[::every]]
 
 
 def check(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.lower.kit import TARGETS, check, fits, floats, small
+from tilewright.lower.tuning import TUNING
 from tilewright.spec import spec
 
 SIZES = [(1, 1, 1), (3, 1, 5), (129, 5, 1), (1, 300, 2), (130, 129, 131), (2, 257, 520), (300, 7, 9), (128, 128, 512)]
@@ -117,7 +118,8 @@ def test_operands_that_do_not_fit(m: int, k: int, n: int):
 def test_operands_larger_than_sbuf(m: int, k: int, n: int):
     for target in TARGETS:
         kernel = fits(product, spec((m, k), "float32"), spec((k, n), "float32"), target=target)
-        assert len(str(kernel.tile_ir).splitlines()) < 400
+        # Besides what is written together of a loop, whatever its size.
+        assert len(str(kernel.tile_ir).splitlines()) < 400 + max(TUNING.together)
     fits(lambda x, y: x @ y.T, spec((m, k), "bfloat16"), spec((n, k), "bfloat16"))
 
 

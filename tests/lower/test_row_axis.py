@@ -244,3 +244,20 @@ def test_an_axis_without_even_parts_stays_as_it_is() -> None:
     for region in find_regions(graph, 32):
         made = compute_by_rows(graph, region, get_target("trn2"))
         assert made is None or interpret(made, [floats(8191, 2)])[0].shape == (8191,)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_a_state_of_stacked_parts_stays_on_chip(steps: int) -> None:
+    def flow(s: Any) -> Any:
+        x, y, z = s
+        return np.stack([y - x, x * (28 - z) - y, x * y - z])
+
+    def function(s: Any) -> Any:
+        for _ in range(steps):
+            one = flow(s)
+            other = flow(s + 0.01 * one)
+            s = s + 0.005 * (one + other)
+        return s
+
+    kernel = check(function, floats(3, 16384), tolerance=1e-5)
+    assert kernel.report.hbm_bytes == kernel.report.compulsory_bytes

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from bench.corpus import PROGRAMS
+from tests.lower.kit import sampled
 from tests.tensor.models import softmax
 from tilewright.cache import program_key
 from tilewright.lower.choose import fit
@@ -190,7 +191,7 @@ def test_the_schedule_of_a_kernel_gives_the_kernel(name: str, monkeypatch: pytes
     assert str(CASES[name].compile(kernel.schedule).tile_ir) == ir
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+@pytest.mark.parametrize("program", sampled(PROGRAMS), ids=lambda program: program.name)
 def test_the_corpus_is_lowered_again_by_its_schedules(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(schedule: str | None) -> Any:
         # Values of a function without source lines are called by the line that compiles it.

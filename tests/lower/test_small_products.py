@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.lower.kit import check, fits, floats
+from tilewright.ir.walk import walk
 from tilewright.spec import spec
 
 
@@ -139,3 +140,32 @@ def test_what_is_infinite_in_one_row_stays_out_of_the_others():
     x, y = floats(2, 40000), floats(2, 40000, seed=1)
     x[0, 7], y[1, 9], y[1, 10] = np.inf, np.nan, 0
     check(lambda x, y: x @ y.T, x, y, tolerance=1e-5)
+
+
+COLOURS = np.array([[0.3, -0.2, 0.5], [0.6, -0.3, -0.4], [0.1, 0.5, 0.0]], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (lambda x: (x @ COLOURS + 128)[..., 1], (floats(256, 200, 3),)),
+        (lambda x: x @ COLOURS[:, 0], (floats(256, 200, 3),)),
+        (lambda x, y: x @ y.T, (floats(60_000, 4), floats(4, 4, seed=1))),
+    ],
+)
+def test_rows_of_a_few_elements_by_one_matrix_are_sums_of_columns(function: Any, args: Any):
+    kernel = check(function, *args, tolerance=1e-5)
+    used = {op.name for op in walk(kernel.tile_ir)}
+    assert "scalar_tensor_tensor" in used
+    assert not used & {"nc_matmul", "tensor_reduce"}
+
+
+def test_narrow_rows_by_one_matrix():
+    x, y = floats(900, 2).astype(ml_dtypes.bfloat16), floats(2, 5).astype(ml_dtypes.bfloat16)
+    check(product, x, y, tolerance=2**-6)
+
+
+def test_what_is_no_number_stays_in_its_row():
+    x = floats(500, 3)
+    x[7, 1], x[9, 2], x[11, 0] = np.nan, np.inf, -np.inf
+    check(lambda x: x @ COLOURS, x, tolerance=1e-5)

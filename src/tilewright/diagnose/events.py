@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
@@ -216,7 +216,7 @@ class Recorder:
             self.add(f"{name} in {frame.f_code.co_name}", ("variable", name, at_end), where, value)
 
 
-@lru_cache(maxsize=256)
+@cache
 def names_changed(code: CodeType) -> dict[int, frozenset[str]]:
     """The variables that each line of a function may change in place: those it names, where it stores into something
     (`x[i] = y`), updates it (`x += y`) or calls what gives nothing that is kept (`x.sort()`)."""

@@ -68,6 +68,12 @@ class Finder(Watch):
         hint = "run the kernel on arrays of the range's ends instead, with --trace-nonfinite"
         self.found.setdefault(key, Diagnostic(UNFOLLOWED, message, None, WARNING, hint, op.location))
 
+    def not_a_number(self, name: str) -> None:
+        """An argument that holds NaN, as it is given."""
+        message = f"argument {name} holds NaN as it is given: nothing is proved about what is computed of it"
+        hint = f"mend what makes it, or say its range: --ranges {name}=LOW..HIGH"
+        self.found.setdefault((None, UNFOLLOWED), Diagnostic(UNFOLLOWED, message, None, WARNING, hint))
+
     def stored(self, value: Spread, dtype: DType) -> Spread:
         """A value as a tensor of this type holds it; says where it does not fit."""
         lo, hi = value.lo, value.hi

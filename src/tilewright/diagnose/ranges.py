@@ -186,6 +186,9 @@ def _session_ranges(
         for buffer, array in inputs.items()
     }
     _relate({str(buffer.name): value for buffer, value in given.items()}, ranges)
+    for buffer, value in given.items():
+        if np.isnan(value.lo).any():
+            finder.not_a_number(str(buffer.name))
     watched(finder, lambda: shadow.run(session.graph, given))
     return list(finder.found.values())
 

@@ -70,6 +70,15 @@ REDUCTIONS: dict[str, Callable[[Spread, Any, bool], Spread]] = {
 }
 
 
+def products_so_far(x: Spread, axis: int = 0, dtype: Any = None) -> Any:
+    """A running product, one factor after the other."""
+    factors = np.split(x, x.shape[axis], axis)
+    made = factors[:1]
+    for factor in factors[1:]:
+        made.append(made[-1] * factor)
+    return np.concatenate(made, axis)
+
+
 def accumulated(ufunc: np.ufunc, x: Spread, axis: int = 0, dtype: Any = None) -> Spread:
     """A running sum or extreme."""
     lo, hi = ufunc.accumulate(x.lo, axis), ufunc.accumulate(x.hi, axis)

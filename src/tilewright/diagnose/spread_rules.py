@@ -32,7 +32,7 @@ from tilewright.diagnose.spread_order import (
     one_of_both,
 )
 from tilewright.diagnose.spread_products import matmul
-from tilewright.diagnose.spread_reductions import REDUCTIONS, accumulated, reduced
+from tilewright.diagnose.spread_reductions import REDUCTIONS, accumulated, products_so_far, reduced
 from tilewright.diagnose.spread_results import floating, made_of, sorted_bounds
 
 
@@ -95,6 +95,8 @@ def call_function(function: Any, args: Sequence[Any], keywords: dict[str, Any]) 
         return total / np.float32(args[0].size / max(1, np.size(total)))
     if function is np.cumsum:
         return np.add.accumulate(*args, **keywords)
+    if function is np.cumprod:
+        return products_so_far(*args, **keywords)
     if function in (np.shape, np.ndim, np.size):
         return function(_plain(args[0]), **keywords)
     if function in (np.zeros_like, np.ones_like, np.full_like):
@@ -156,6 +158,21 @@ def _sum_of_powers(function: np.ufunc) -> Callable[[Spread, Spread], Spread]:
     return rule
 
 
+def _inverse(function: np.ufunc, is_open: bool) -> Callable[[Spread], Spread]:
+    """A function that rises or falls all the way, and is defined from -1 to 1."""
+
+    def rule(x: Spread) -> Spread:
+        outside = (np.abs(x.lo) >= 1) | (np.abs(x.hi) >= 1) if is_open else (x.lo < -1) | (x.hi > 1)
+        if outside.any():
+            edge = "not between" if is_open else "outside of"
+            watch().wrong("domain", f"{function.__name__} of a number that can be {edge} -1 and 1", outside)
+        with np.errstate(all="ignore"):
+            ends = function(np.clip(x.lo, -1, 1)), function(np.clip(x.hi, -1, 1))
+        return made_of((x,), *sorted_bounds(*ends), function.__name__)
+
+    return rule
+
+
 def _function(name: str) -> Callable[[Spread], Spread]:
     def rule(x: Spread) -> Spread:
         from tilewright.diagnose.spread_functions import function_of
@@ -188,5 +205,7 @@ RULES: dict[str, Callable[..., Spread]] = {
     **{name: _function(name) for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "arctan", "absolute", "sign")},
     **{name: _function(name) for name in ("rint", "floor", "ceil", "trunc", "log1p", "expm1", "exp2", "erf")},
     **{name: _function(name) for name in ("log2", "log10", "cbrt", "sinh", "cosh", "arcsinh")},
+    **{"arcsin": _inverse(np.arcsin, False), "arccos": _inverse(np.arccos, False)},
+    "arctanh": _inverse(np.arctanh, True),
     **spread_positions.RULES,
 }

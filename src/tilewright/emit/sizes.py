@@ -52,11 +52,13 @@ class Sizes:
         others = {*taken}
         self._partitions: int = target["limits.partitions"]
         self._not_on_chip: set[int] = set()
+        self._columns: set[int] = set()
         self._chunks: dict[int, tuple[str, str]] = {}
         self._taken_so: list[int] = []
         if graph is None:
             return
         roles = _roles(graph)
+        self._columns = {size for size, found in roles.items() if found == {-1}}
         unclear = {size for size, found in roles.items() if len(found) > 1}
         self._not_on_chip = {size for size in _columns_of_tiles(graph) if roles.get(size, {-1}) != {-1}}
         for size, name, why in self._wanted(graph, arrays):
@@ -139,7 +141,7 @@ class Sizes:
     def access(self, text: str, on_chip: bool = False) -> str:
         """An access as text, with names for the numbers that `_CALLS` take; those of a plain slice are places.
 
-        on_chip: it is one of a tile, of whose new shape only the first dim is its partitions.
+        on_chip: it is one of a tile, of whose new shape only the first dim is its partitions or rows.
         """
         text = _LAST.sub(self._last, text)
         made: list[str] = []
@@ -158,10 +160,14 @@ class Sizes:
                     shape, behind = 0, False
                 inside.pop()
             behind = behind or (token == "," and len(inside) == shape)
-            named = inside[-1] and token.isdigit() and not (behind and int(token) == self._partitions)
+            named = inside[-1] and token.isdigit() and not (behind and self._is_chance(int(token)))
             made.append(self._size(int(token)) if named else token)
             before = before if token.isspace() else token
         return "".join(made)
+
+    def _is_chance(self, size: int) -> bool:
+        """Whether a dim of a tile behind its partitions has the size of other things only."""
+        return size not in self._taken_so and (size == self._partitions or size not in self._columns)
 
     def _last(self, found: re.Match[str]) -> str:
         """The last place of what a loop takes at a time, by the name of that."""

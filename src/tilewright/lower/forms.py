@@ -128,7 +128,8 @@ class _Contest:
 
     def by_rows(self) -> None:
         """Compute some regions by rows of an axis, where that takes less time."""
-        left, target = TUNING.tried_ops, self.timer.target
+        # One that is most of a large program is worth a look, however many ops it has.
+        left, target = max(TUNING.tried_ops, 2 * len(self.form.program.ops)), self.timer.target
         gained = True
         while gained:
             gained = False
@@ -137,7 +138,7 @@ class _Contest:
                 if program is None or (left := left - len(program.ops)) < 0 or not self._gains_alone(region, taken):
                     continue
                 name = f"{self.form.name}, {BY_ROWS} {number}"
-                gained = self.enter(self.form._replace(program=program, name=name))
+                gained = self.enter(self.form._replace(program=program, name=name, patched=False))
                 break
 
     def recomputed(self) -> None:
@@ -375,7 +376,7 @@ def _changed(form: Form, how: str, target: Target) -> Form | None:
         return None
     region = next(islice(_row_regions(form.program, target), int(number), None), None)
     program = None if region is None else compute_by_rows(form.program, region, target)
-    return None if program is None else form._replace(program=program)
+    return None if program is None else form._replace(program=program, patched=False)
 
 
 def _row_regions(program: Graph, target: Target) -> list[RowRegion]:
@@ -395,7 +396,11 @@ def _wanting(made: Lowered, timer: _Timer) -> list[tuple[float, int, RowRegion]]
         own = {op for op in region.ops if not is_view(op)}
         # What other steps do not account for is this region's: loads before the first step, and waiting.
         taken = total - sum(ns for ops, ns in zip(steps, busy, strict=True) if own.isdisjoint(ops))
-        excess = taken - TUNING.rough * _least_ns(region, target)
+        writing = (at for at, ops in enumerate(steps) if not own.isdisjoint(ops))
+        bytes_moved = hbm_bytes([op for at in writing for op in draft.written.get(at, ())], target)
+        # What passes through HBM meanwhile need not.
+        rough = 1.0 if bytes_moved > TUNING.rough * _moved_bytes(region) else TUNING.rough
+        excess = taken - rough * _least_ns(region, target)
         if excess > TUNING.least_excess * total:
             found.append((excess, taken, number, region))
     found.sort(key=lambda each: -each[0])
@@ -426,9 +431,12 @@ def _recomputed(form: Form, text: str) -> Form | None:
 
 def _least_ns(region: RowRegion, target: Target) -> float:
     """How long a region takes at least: what it moves, or computes on two engines."""
-    moved = sum(x.type.size * device_dtype(x.type.dtype).itemsize for x in region.moved)
     elements = region.work / target["limits.partitions"]
-    return max(moved / target["dma.core_bandwidth"], elements / target["clock_ghz.vector"] / 2)
+    return max(_moved_bytes(region) / target["dma.core_bandwidth"], elements / target["clock_ghz.vector"] / 2)
+
+
+def _moved_bytes(region: RowRegion) -> int:
+    return sum(x.type.size * device_dtype(x.type.dtype).itemsize for x in region.moved)
 
 
 def _moves_more(made: Lowered, target: Target) -> bool:

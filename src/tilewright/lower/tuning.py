@@ -38,6 +38,10 @@ class Tuning:
     """Ways that are tried to lay out what the steps of a scan take (stacks.py)."""
 
     # Products (prepare.py)
+    joined_columns: int = 16
+    """Columns that are multiplied by a matrix together where programs do so apart (joined_products.py)."""
+    few_terms: int = 16
+    """Elements of a matrix that rows are multiplied by column by column (small_products.py)."""
     least_scaled: int = 1 << 6
     """Rows of weights of 8 bits, from which on their scales come after the product."""
 
@@ -315,6 +319,8 @@ class Tuning:
     # rebalance.py
     trips_together: tuple[int, ...] = (1 << 9, 1 << 8)
     """Instructions of the trips of a loop that are written together (together.py)."""
+    together_gain: float = 0.03
+    """Part of the time of a kernel that this has to gain: its text is longer."""
     rebalanced: int = 12000
     """Executions that the clock is asked for, in all, when work is moved between engines."""
 

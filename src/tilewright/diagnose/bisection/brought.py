@@ -22,7 +22,7 @@ def brought(
     for earlier in reversed(launches.made[:number]):
         for each, result in enumerate(earlier.results):
             if result.size == array.size and result.dtype == array.dtype and result.tobytes() == array.tobytes():
-                made = _made_by(earlier, each, int(np.ravel_multi_index(tuple(place), array.shape)), target)
+                made = made_by(earlier, each, int(np.ravel_multi_index(tuple(place), array.shape)), target)
                 by = f": it makes {list(place)} by {made}" if made else ""
                 yield f"`{name}` is what kernel {earlier.name} returned{by}"
                 for given, origin in earlier.origins.items():
@@ -38,7 +38,7 @@ def _by_script(origin: MadeByScript) -> str:
     return f"was made by the script: {origin.history} ({origin.location})"
 
 
-def _made_by(made: Made, number: int, element: int, target: Target) -> str | None:
+def made_by(made: Made, number: int, element: int, target: Target) -> str | None:
     """By which instructions a kernel makes an element of its result; it runs once more, watched."""
     known = found_in(_again(made, target), number, np.array([element]), None)
     if known is None:

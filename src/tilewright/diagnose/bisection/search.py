@@ -24,7 +24,7 @@ from tilewright.files import as_path, writing
 from tilewright.ir.core import Graph
 from tilewright.nki.kernel import Kernel
 from tilewright.report.source import shown_paths
-from tilewright.target import Target, assumed
+from tilewright.target import Target, assumed, get_target
 
 CONTEXT, PLACEMENT = "context", "placement"
 _TRIES = 3
@@ -165,7 +165,7 @@ def _wrong_as_a_whole(whole: Whole, target: Any) -> tuple[Case, Oracle]:
     try:
         return _failing(whole.checked, (), {}, target, None, None)
     except TileError as error:
-        found = whole.left_at() if error.diagnostic.code == "E710" else None
+        found = whole.left_at(get_target(target)) if error.diagnostic.code == "E710" else None
         if found is None:
             raise
     number, told = found

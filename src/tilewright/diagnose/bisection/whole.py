@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilewright.diagnose.apart import difference
+from tilewright.diagnose.bisection.brought import made_by
 from tilewright.diagnose.bisection.launches import FoundWrong, Launches, call, copies
 from tilewright.diagnose.bisection.oracles import is_close
 from tilewright.diagnose.blame import is_our_fault
 from tilewright.diagnose.divergence import recorded
-from tilewright.diagnose.events import array_leaves, as_numpy
+from tilewright.diagnose.events import Event, array_leaves, as_numpy
 from tilewright.diagnose.resemblance import first_unknown
 from tilewright.errors import TileError
 from tilewright.ir.core import Graph
 from tilewright.nki.kernel import Kernel
+from tilewright.target import Target
 
 WORDS = "results that differ from the reference"
 
@@ -31,6 +34,7 @@ class Whole:
     kwargs: dict[str, Any]
     reference: Callable[..., Any]
     is_wrong: bool
+    launches: Launches
 
     def checked(self) -> None:
         """Call the function, and find its results wrong as a script does that compares them."""
@@ -41,7 +45,7 @@ class Whole:
     def _wanted(self) -> list[np.ndarray]:
         return _arrays(self.reference(*copies(self.args), **copies(self.kwargs)))
 
-    def left_at(self) -> tuple[int, list[str]] | None:
+    def left_at(self, target: Target) -> tuple[int, list[str]] | None:
         """The number of the kernel that is the first to compute what the reference does not have, and what tells so."""
         left = recorded(self.function, list(self.args), self.kwargs, None)
         right = recorded(self.reference, list(self.args), self.kwargs, None, as_program=True)
@@ -50,7 +54,21 @@ class Whole:
             return None
         event, divergence = found
         told = [f"{divergence.op} ({divergence.location})", *divergence.made]
+        if event.key[0] == "result":
+            told += self._misplaced(event, [step.array for step in right.steps], target)
         return event.launch - 1, told
+
+    def _misplaced(self, event: Event, arrays: Sequence[np.ndarray], target: Target) -> Iterator[str]:
+        """By which instructions a kernel makes an element of its result that is another one in the reference."""
+        alike = [difference(event.value, each) for each in arrays if each.shape == event.value.shape]
+        if alike:
+            apart = min(alike, key=np.count_nonzero)
+            at = int(np.argmax(apart))
+            number = int(str(event.key[2]).strip("[]") or 0)
+            by = made_by(self.launches.made[event.launch - 1], number, at, target)
+            place = [int(i) for i in np.unravel_index(at, apart.shape)]
+            if by is not None:
+                yield f"of what it returns, {place} is another number than the reference's: it makes that by {by}"
 
 
 def whole_of(thing: Any, args: Sequence[Any], kwargs: dict[str, Any], reference: Callable[..., Any]) -> Whole | None:
@@ -61,7 +79,10 @@ def whole_of(thing: Any, args: Sequence[Any], kwargs: dict[str, Any], reference:
     if not _takes(reference, args, kwargs):
         return None
     launches, result = _called(function, args, kwargs)
-    if launches.error is not None or launches.raised is not None or not launches.made or _is_one(launches, args):
+    if launches.error is not None and not isinstance(thing, Kernel):
+        # It fails before there are results to be compared.
+        return Whole(function, args, kwargs, reference, True, launches)
+    if launches.raised is not None or not launches.made or _is_one(launches, args):
         return None
     try:
         wanted = _arrays(reference(*copies(args), **copies(kwargs)))
@@ -72,7 +93,7 @@ def whole_of(thing: Any, args: Sequence[Any], kwargs: dict[str, Any], reference:
         return None
     if [each.shape for each in wanted] != [each.shape for each in result]:
         return None
-    return Whole(function, args, kwargs, reference, _differ(result, wanted))
+    return Whole(function, args, kwargs, reference, _differ(result, wanted), launches)
 
 
 def _called(

@@ -177,6 +177,10 @@ def _multiply(e: BlockEmitter, total: Total) -> None:
     rank, batch = len(shape), tuple(d for d, n in enumerate(shape[:-2]) if n != 1)
     x = _rows_of(e, left, Roles((rank - 1, rank), batch))
     y = _rows_of(e, right, Roles((rank - 2, rank - 1), batch))
+    if x.dtype is not y.dtype:
+        wide = e.b.sbuf(y.sizes, x.dtype, "wide", depth=e.depth)
+        e.select.cast(wide, y)
+        y = wide
     for part in _parts(e, total):
         for block, start, bank in part.banks:
             for j in range(e.block.per):

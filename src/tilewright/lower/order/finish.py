@@ -157,7 +157,7 @@ def _together(kernel: Kernel, clock: Clock, known: float | None, replaced: dict[
         kernel.depths.update(loops.depths)
         time = clock(body.ops) if kernel.place() is None else inf
         _back(kernel, loops)
-        if time < best * (1 - TUNING.least_gain):
+        if time < best * (1 - (TUNING.together_gain if found is None else TUNING.least_gain)):
             best, found = time, (most, staggered)
     if found is not None:
         decided("order: trips together")

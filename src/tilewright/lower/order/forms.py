@@ -38,32 +38,6 @@ def in_two(part: Part) -> Form | None:
     )
 
 
-def by_function(part: Part) -> Form | None:
-    """tensor_scalar(x, maximum, 0) -> activation(relu, x); also abs"""
-    dst, x, first = part.operands[:3]
-    op0, op1 = part.attrs["op0"], part.attrs["op1"]
-    if not dst.dtype.is_float or not x.dtype.is_float:
-        return None
-    if op1 is None and op0 == "abs":
-        return (Part("activation", (dst, x, None, 1.0, None), {"op": "abs"}),)
-    if op1 is None and op0 == "maximum" and not isinstance(first, View) and first == 0:
-        return (Part("activation", (dst, x, None, 1.0, None), {"op": "relu"}),)
-    return None
-
-
-def added(part: Part) -> Form | None:
-    """tensor_scalar(x, subtract, n) -> tensor_scalar(x, add, -n); n - x -> x * -1 + n; also after a product"""
-    dst, x, first, second = part.operands
-    op0, op1, reverse0, reverse1 = (part.attrs[name] for name in ("op0", "op1", "reverse0", "reverse1"))
-    if op1 is None and op0 == "subtract" and reverse0:
-        return (Part("tensor_scalar", (dst, x, -1.0, first), {"op0": "multiply", "op1": "add"}),)
-    if op1 is None and op0 == "subtract" and not isinstance(first, View):
-        return (Part("tensor_scalar", (dst, x, -first, None), {"op0": "add"}),)
-    if op0 == "multiply" and op1 == "subtract" and not reverse1 and not isinstance(second, View):
-        return (Part("tensor_scalar", (dst, x, first, -second), {"op0": "multiply", "op1": "add"}),)
-    return None
-
-
 def by_operator(part: Part) -> Form | None:
     """activation(square, x) -> x * x; relu -> maximum(x, 0); abs; copy -> x * scale + bias"""
     dst, x, bias, scale, total = part.operands
@@ -86,15 +60,6 @@ def by_operator(part: Part) -> Form | None:
     return None
 
 
-def by_square(part: Part) -> Form | None:
-    """tensor_tensor(x, x, multiply) -> activation(square, x)"""
-    dst, x, y = part.operands
-    same = isinstance(x, View) and isinstance(y, View) and _is_same(x, y)
-    if part.attrs["op"] != "multiply" or not same or not dst.dtype.is_float or not x.dtype.is_float:
-        return None
-    return (Part("activation", (dst, x, None, 1.0, None), {"op": "square"}),)
-
-
 def _is_same(x: View, y: View) -> bool:
     return (x.buffer, x.dtype, x.offset, x.sizes, x.strides, x.terms, x.dynamic) == (
         *(y.buffer, y.dtype, y.offset, y.sizes, y.strides, y.terms, y.dynamic),
@@ -103,8 +68,6 @@ def _is_same(x: View, y: View) -> bool:
 
 FORMS: dict[str, tuple[Rule, ...]] = {
     "scalar_tensor_tensor": (in_two,),
-    "tensor_scalar": (added, by_function),
-    "tensor_tensor": (by_square,),
     "activation": (by_operator,),
 }
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import float32
+from tilewright.dtypes import float32, uint8
 from tilewright.lower.decisions import decision
 from tilewright.lower.move.copy import blocks_of, by_block, load_as_it_lies, turn_tile
 from tilewright.lower.move.join import result_in_hbm
@@ -280,7 +280,11 @@ class OnlineAttention:
                 self.b.op("tensor_scalar_reduce", into, bank, scale, None, part, op0="multiply", reduce_op="maximum")
                 continue
             other = sliced(mask, 1, column, width)
-            self.b.op("scalar_tensor_tensor", into, bank, scale, other, op0="multiply", op1="add")
+            if self.found.hides:
+                self.low.selecting.scalars(into, bank, "multiply", scale)
+                self.b.op("tensor_copy_predicated", into, self._far_below(), other)
+            else:
+                self.b.op("scalar_tensor_tensor", into, bank, scale, other, op0="multiply", op1="add")
             self.b.op("tensor_reduce", part, into, op="maximum", axis=(-1,))
         least = self.b.sbuf((block.count, 1), float32, "least", depth=self.depth)
         self.b.op("tensor_reduce", least, parts, op="maximum", axis=(-1,), negate=True)
@@ -288,8 +292,9 @@ class OnlineAttention:
 
     @decision("attention: masked panel")
     def _mask(self, block: Rows, column: Affine, count: int) -> View:
-        """What is added to the scores of some columns."""
-        made = self.b.sbuf((block.count, count), float32, "mask", depth=self.depth)
+        """What is added to the scores of some columns, or marks of those that something else takes the place of."""
+        marks = self.found.hides
+        made = self.b.sbuf((block.count, count), uint8 if marks else float32, "mask", depth=self.depth)
         if self.mask is not None:
             part = sliced(sliced(self.mask, 0, block.start, block.count), 1, column, count)
             if part.dtype is float32:
@@ -306,8 +311,14 @@ class OnlineAttention:
         numbers = sliced(
             sliced(column_numbers(self.low, min(self.panel, self.columns)), 0, 0, block.count), 1, 0, count
         )
-        self.low.selecting.scalars(made, numbers, name, edge, "multiply", max(float(attrs["inside"]), FAR_BELOW))
+        added = () if marks else ("multiply", self._far_below())
+        self.low.selecting.scalars(made, numbers, name, edge, *added)
         return made
+
+    def _far_below(self) -> float:
+        """What a mask has inside of its band, as a number that can be computed with."""
+        assert self.found.band is not None
+        return max(float(self.found.band["inside"]), FAR_BELOW)
 
     def _edge(self, block: Rows, bound: int, column: Affine) -> View:
         """The column, counted from `column`, at which each row's part of a band ends."""

@@ -331,7 +331,10 @@ class Fuser:
         return Step(op, "bits", first[0], first=first[1], second=outer[1])
 
     def _logic(self, op: Op) -> Step | None:
-        """A comparison of floats with a number, and another truth value of as many elements: both are 0 or 1."""
+        """A comparison of floats with a number, and another truth value of as many elements: both are 0 or 1.
+
+        Numbers of rows stay by themselves: blocks of whole rows could take them in, many rows in a partition could not.
+        """
         for data, other in (op.operands, op.operands[::-1]):
             source = data.producer if isinstance(data, Value) else None
             if source is None or source not in self.inside or source in self.absorbed or len(data.uses) != 1:
@@ -339,7 +342,9 @@ class Fuser:
             able = source.name in COMPARISONS and all(x.type.dtype.is_float for x in source.values())
             inner = self._one(source) if able else None
             shape = op.result.type.shape
-            if inner is None or inner[0].type.shape != shape or not isinstance(other, Value) or other is data:
+            if inner is None or isinstance(inner[1][1], Value) or not isinstance(other, Value) or other is data:
+                continue
+            if inner[0].type.shape != shape:
                 continue
             if other.type.shape == shape and other.type.dtype is bool_:
                 self.absorbed.add(source)

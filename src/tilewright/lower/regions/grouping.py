@@ -848,8 +848,26 @@ def _only_grow(group: Group, last: list[Op]) -> Iterator[Op]:
         by_element = op.definition.family == "elementwise" and all(
             use.results and (use.definition.family == "elementwise" or _reduces(use)) for use in readers
         )
-        if by_element and max(made_of[op.result], TUNING.few_elements) < op.result.type.size:
+        size = op.result.type.size
+        if by_element and (max(made_of[op.result], TUNING.few_elements) < size or _is_made_of_kept(op, group)):
             yield op
+
+
+def _is_made_of_kept(op: Op, group: Group) -> bool:
+    """True for a large value that only one op reads, made of what others read besides, which is there for it anyway."""
+    if len(op.result.uses) != 1 or op.result.type.size <= TUNING.few_elements:
+        return False
+    inside, work = set(group.ops), [op]
+    while work:
+        made = [v for v in work.pop().values() if v in group.roles]
+        for v in made:
+            if all(use in inside for use in v.uses):
+                if v.producer is None or v.producer.name != "cast" or len(v.uses) != 1:
+                    return False
+                work.append(v.producer)
+        if not made:
+            return False
+    return True
 
 
 def _trim(group: Group, is_given: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.dtypes import bfloat16, float16, float32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.regions.causal import FAR_BELOW
+from tilewright.lower.regions.causal import FAR_BELOW, masked_from
 from tilewright.lower.regions.roles import PRODUCTS
 from tilewright.lower.tuning import TUNING
 from tilewright.tensor.passes.match import maker, number
@@ -34,7 +34,8 @@ class SoftmaxProduct:
 
     query: the left operand of the scores, before casts of the group. band: the attributes of a mask that a rule
     describes. causal: what the mask covers counts for nothing, and it covers all that comes after a row's own column.
-    choice: what is there in place of some scores, after the mask.
+    hides: what the mask has is there in place of scores, whatever these are, rather than added to them. choice: what is
+    there in place of some scores, after the mask.
     """
 
     scores: Op
@@ -46,6 +47,7 @@ class SoftmaxProduct:
     band: Mapping[str, Any] | None
     causal: bool
     choice: Choice | None = None
+    hides: bool = False
 
     @property
     def masks(self) -> list[Value]:
@@ -114,7 +116,9 @@ def find_softmax_product(group: Group, lanes: int, bank: int | None = None) -> S
         return None
     if scores.operands[1].producer in inside or product.operands[1].producer in inside:
         return None
-    band = None
+    band = _hiding(choice, x, mask)
+    hides = band is not None
+    choice = None if hides else choice
     if mask is not None:
         described = maker(mask, "band")
         if described is not None:
@@ -125,8 +129,16 @@ def find_softmax_product(group: Group, lanes: int, bank: int | None = None) -> S
             return None
     square = x.type.shape[-2] == columns
     causal = band is not None and square and band["low"] == 1 and band["high"] is None and band["inside"] <= FAR_BELOW
-    made = SoftmaxProduct(scores, product, result, query, scale, mask, band, causal, choice)
+    made = SoftmaxProduct(scores, product, result, query, scale, mask, band, causal, choice, hides)
     return made if all(_is_given(each, x, inside) for each in made.masks) else None
+
+
+def _hiding(choice: Choice | None, x: Value, mask: Value | None) -> Mapping[str, Any] | None:
+    """The mask that a number is which takes the place of all scores after a row's own column."""
+    where = x.producer
+    if choice is None or mask is not None or where is None or masked_from(where) != 1:
+        return None
+    return {"low": 1, "high": None, "inside": choice.number, "outside": 0}
 
 
 def _is_given(mask: Value, scores: Value, inside: set[Op]) -> bool:
@@ -147,7 +159,7 @@ def has_own_rows(found: SoftmaxProduct) -> bool:
 def has_few_queries(group: Group, found: SoftmaxProduct) -> bool:
     """True for attention that is written this way."""
     roles, shape = group.roles[found.scores.result], found.scores.result.type.shape
-    if group.rows > TUNING.few_queries or shape[-1] < TUNING.many_keys or roles.rows[1] > len(shape) - 1:
+    if found.hides or group.rows > TUNING.few_queries or shape[-1] < TUNING.many_keys or roles.rows[1] > len(shape) - 1:
         return False
     # A number for each key, whatever the query.
     return group.rows == 1 or all(

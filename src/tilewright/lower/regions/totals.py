@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 REDUCTIONS = ("sum", "max", "min")
 """Reductions whose results of some rows can be combined with those of others, exactly or as sums are."""
 
-ADDED_UP = ("matmul", "matmul_wide")
+ADDED_UP = ("matmul", "matmul_wide", "matmul_split")
 """Products whose terms add up in PSUM as they come."""
 
 
@@ -106,7 +106,9 @@ def _contracts_rows(op: Op, known: Mapping[Value, Roles], ready: Container[Value
     batch = tuple(d for d in range(rank - 2) if op.result.type.shape[d] != 1)
     if {left.type.rank, right.type.rank} != {rank} or left.type.shape[:-2] != right.type.shape[:-2]:
         return False
-    if left.type.dtype is not right.type.dtype or not left.type.dtype.is_float:
+    # A narrow right operand is as wide as the left one when it is multiplied.
+    same = left.type.dtype is right.type.dtype or op.name == "matmul_split"
+    if not same or not left.type.dtype.is_float:
         return False
     rows = {left: Roles((rank - 1, rank), batch), right: Roles((rank - 2, rank - 1), batch)}
     if left is right or not all(known[x] == own if x in known else x in ready for x, own in rows.items()):

@@ -25,6 +25,7 @@ from tilewright.lower.rewrite.counted_lines import count_in_lines
 from tilewright.lower.rewrite.diagonals import pick_diagonal
 from tilewright.lower.rewrite.early_terms import add_early_terms_first
 from tilewright.lower.rewrite.halves import by_halves
+from tilewright.lower.rewrite.joined_products import join_products
 from tilewright.lower.rewrite.joined_takes import join_takes
 from tilewright.lower.rewrite.long_axes import reduce_lines_first
 from tilewright.lower.rewrite.naming import name_values
@@ -598,6 +599,7 @@ def prepare(graph: Graph, target: Target) -> None:
     add_early_terms_first(graph)
     roll_up(graph, target)
     keep_unit_dims(graph)
+    join_products(graph)
     multiply_by_batch(graph)
     reduce_lines_first(graph, target)
     read_repeats_as_they_are(graph)

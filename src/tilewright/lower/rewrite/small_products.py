@@ -19,6 +19,7 @@ from tilewright.ir.dense import Dense
 from tilewright.ir.rewrite import Rule, rule
 from tilewright.lower.regions.even import even_parts, longest_line
 from tilewright.lower.rewrite.batches import is_part
+from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 from tilewright.tensor.build import make, value
 
@@ -90,6 +91,14 @@ class Sizes(NamedTuple):
         each = self.m * self.n / target["limits.partitions"] + target["vector.overhead_cycles.other"]
         return 2 * self.k * each / rate
 
+    def by_terms_ns(self, target: Target) -> float:
+        """What Vector takes for columns of the result one by one, of many rows of a few elements and one matrix."""
+        if not self.same or self.k * self.n > TUNING.few_terms or self.k < 2:
+            return inf
+        rate = target["vector.elements_per_cycle.two_inputs"] * target["clock_ghz.vector"]
+        each = self.batch * self.m / target["limits.partitions"] + 2 * target["vector.overhead_cycles.other"]
+        return self.k * self.n * each / rate
+
 
 def small_products(target: Target) -> tuple[Rule, Rule]:
     """The rules, as they suit a target; the first looks for pairs, before the second takes products apart."""
@@ -103,6 +112,8 @@ def small_products(target: Target) -> tuple[Rule, Rule]:
             return None
         apiece, spent = sizes.rows_apiece(target)
         by_tensor, down = sizes.by_tensor_ns(target), PASSES / 2 * sizes.down_rows_ns(target)
+        if sizes.by_terms_ns(target) < min(spent, by_tensor, down):
+            return _by_terms(op, sizes)
         # Rows, one for each product, have terms that one instruction multiplies and adds up.
         if down < min(spent / PASSES, by_tensor, sizes.on_columns_ns(target)) and not _is_of_products(op):
             return _down_rows(op)
@@ -151,6 +162,30 @@ def _on_rows(op: Op, sizes: Sizes, apiece: int) -> Value:
     total = value("sum", terms, axes=(terms.type.rank - 2,), keepdims=False)
     made = total if total.type.shape == shape else value("reshape", total, shape=shape)
     return made if op.result.type.dtype is float32 else value("cast", made, dtype=op.result.type.dtype)
+
+
+def _by_terms(op: Op, sizes: Sizes) -> Value:
+    """Each column of the result is a sum of columns of x, each times a number."""
+    x, y = (v if v.type.dtype is float32 else value("cast", v, dtype=float32) for v in op.values())
+    known, made = _constant(y), list[Value]()
+    shape = op.result.type.shape
+
+    def term(i: int, j: int) -> Value:
+        starts, ones = (*(0 for _ in shape[:-1]), i), (1,) * len(shape)
+        column = value("slice", x, starts=starts, sizes=(*shape[:-1], 1), steps=ones)
+        if known is not None:
+            return value("multiply", column, float(known[i, j]))
+        rows = value("reshape", y, shape=(sizes.k, sizes.n))
+        number = value("slice", rows, starts=(i, j), sizes=(1, 1), steps=(1, 1))
+        return value("multiply", column, value("reshape", number, shape=ones))
+
+    for j in range(sizes.n):
+        total = term(0, j)
+        for i in range(1, sizes.k):
+            total = value("add", term(i, j), total)
+        made.append(total)
+    whole = made[0] if len(made) == 1 else value("concatenate", *made, axis=len(shape) - 1)
+    return whole if op.result.type.dtype is float32 else value("cast", whole, dtype=op.result.type.dtype)
 
 
 def _on_columns(op: Op, sizes: Sizes, line: int) -> Value:

@@ -18,7 +18,7 @@ from tilewright.tensor.passes.narrow import Narrowed, narrow
 from tilewright.tensor.passes.precision import lower_precision
 from tilewright.tensor.passes.quotients import exact_quotients
 from tilewright.tensor.passes.remainders import short_remainders
-from tilewright.tensor.passes.simplify import EXACT, recognise, shifts, simplify, windows
+from tilewright.tensor.passes.simplify import EXACT, recognise, shifts, simplify, unfolded, windows
 
 RECOGNISED: tuple[Rule, ...] = (
     recognise.rsqrt,
@@ -32,7 +32,7 @@ RECOGNISED: tuple[Rule, ...] = (
     recognise.solve_of_factor,
     windows.sum_of_windows,
     windows.sum_of_weighted_windows,
-    windows.product_of_windows,
+    unfolded.product_of_windows,
     shifts.sum_of_shifted,
 )
 """The rules that are not exact and yet used: each replaces a formula by a function that is rounded once, or adds up

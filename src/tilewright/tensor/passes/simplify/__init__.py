@@ -25,6 +25,7 @@ from tilewright.tensor.passes.simplify import (
     shifts,
     slices,
     sorting,
+    unfolded,
     updates,
     views,
     windows,
@@ -43,7 +44,7 @@ EXACT: tuple[Rule, ...] = tuple(
 
 INEXACT: tuple[Rule, ...] = (
     *rules_of(recognise),
-    *(each for module in (windows, shifts) for each in rules_of(module) if not each.exact),
+    *(each for module in (windows, unfolded, shifts) for each in rules_of(module) if not each.exact),
 )
 """Rules that change the rounding of a result, each within its `ulp`. All of them are used by default."""
 
