@@ -10,7 +10,7 @@ from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import value
 from tilewright.tensor.passes.match import maker
 
-_FEW = 64
+_FEW = 1 << 6
 """How many times fewer are picked than there are, where what they are picked from is computed in any case."""
 
 
