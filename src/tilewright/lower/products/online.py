@@ -311,8 +311,10 @@ class OnlineAttention:
         numbers = sliced(
             sliced(column_numbers(self.low, min(self.panel, self.columns)), 0, 0, block.count), 1, 0, count
         )
-        added = () if marks else ("multiply", self._far_below())
-        self.low.selecting.scalars(made, numbers, name, edge, *added)
+        if marks:
+            self.low.selecting.scalars(made, numbers, name, edge)
+        else:
+            self.low.selecting.scalars(made, numbers, name, edge, "multiply", self._far_below())
         return made
 
     def _far_below(self) -> float:
