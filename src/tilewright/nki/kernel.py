@@ -190,7 +190,7 @@ def calling(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str,
         if where is None or error.name is None:
             raise
         if isinstance(error.obj, NkiTensor):
-            raise missing_in_tensor(error.name, kind, where) from None
+            raise missing_in_tensor(error.name, type(error.obj), where) from None
         called = getattr(kind, "_CALLED", None)
         if called is None:
             raise
