@@ -222,6 +222,25 @@ def test_a_ring_is_no_larger_than_sbuf():
         assert machine.starts()["w2"] == third
 
 
+def test_lines_share_an_sbuf_that_is_full():
+    """The first tile of a line lies where another line's was; that line's next one waits for who has a place then."""
+    starts = {}
+    for places in (2, 6):
+        room = {"memory.compiler_ring_depth": 4, "memory.sbuf_usable_bytes": places * BYTES}
+        machine = Machine(target=TARGET.replace(room))
+        for i in range(2):
+            loaded, scaled, summed = (machine.tile(uses=2, line=line) for line in (1, 2, 3))
+            machine.run(f"a{i}", "gpsimd", Cost(100, 100), writes=[loaded])
+            machine.run(f"b{i}", "vector", Cost(1000, 1000), reads=[loaded], writes=[scaled])
+            machine.run(f"c{i}", "scalar", Cost(1000, 1000), reads=[scaled], writes=[summed])
+            machine.run(f"d{i}", "sync", Cost(1000, 1000), reads=[summed])
+        starts[places] = machine.starts()
+    # With room for all, the next tile is loaded at once; with room for two, when c has read the tile that lay there.
+    assert starts[6]["a1"] == 100
+    assert starts[2]["a1"] >= starts[2]["c0"] + 1000
+    assert {name: starts[2][name] for name in ("a0", "b0", "c0", "d0")} == {"a0": 0, "b0": 140, "c0": 1180, "d0": 2220}
+
+
 def transfer(size: int, count: int = 16, queue: float = 0.0) -> Cost:
     """100 ns to issue, 1000 to start, its bytes at 100 bytes per ns, 300 to end."""
     return Cost(100, 1300 + queue, ("dma",), ((size, count),), 1000, 10, queue)

@@ -15,8 +15,6 @@ from typing import Any
 import tilewright.nki.isa as isa
 import tilewright.nki.legacy.isa as legacy
 from tilewright.migrate.values import SBUF, Tensor
-from tilewright.tile import memory
-from tilewright.tile.record import TABLE
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -131,13 +129,6 @@ def _positional(name: str) -> int:
 
 def _is_required(name: str, parameter: str) -> bool:
     return inspect.signature(getattr(isa, name)).parameters[parameter].default is inspect.Parameter.empty
-
-
-def takes_psum(name: str, operand: str) -> bool:
-    """Whether an instruction reads this operand from PSUM, too."""
-    record = TABLE.get(name)
-    spec = None if record is None else record.operands.get(operand)
-    return spec is None or memory.PSUM in spec.memories
 
 
 def takes_destination(name: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import tilewright.nki.isa as isa
 from tilewright.migrate.affine import added, affine, compared_as, iota_call, scaled, select_call
-from tilewright.migrate.calls import OldCall, keeps_rows, old_call, takes_destination, takes_keyword, takes_psum
+from tilewright.migrate.calls import OldCall, keeps_rows, old_call, takes_destination, takes_keyword
 from tilewright.migrate.functions import ARITHMETIC, COMPARED, elementwise, language_call, method
 from tilewright.migrate.imports import LIMITS
 from tilewright.migrate.indices import index_value, is_number
@@ -17,6 +17,7 @@ from tilewright.migrate.names import ApiNames
 from tilewright.migrate.shapes import is_column
 from tilewright.migrate.subscripts import subscript
 from tilewright.migrate.values import INDEX, NUMBER, PSUM, SBUF, Affine, Tensor, Value, is_none
+from tilewright.nki.isa.calls import reads_psum
 
 
 class Expressions:
@@ -214,7 +215,7 @@ class Expressions:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and name != "name":
                 self.report(old.node, f"{name} is given as a text", "write what it names of nki.isa or nki.language")
             made, value = self.expr(self.names.operator(node))
-            if isinstance(value, Tensor) and value.memory == PSUM and not takes_psum(old.name, name):
+            if isinstance(value, Tensor) and value.memory == PSUM and not reads_psum(old.name, name):
                 made = self.function("copy", made)
             if new and name in old.operands() and not isinstance(made, (ast.Name, ast.Subscript)):
                 made = self.named(made, name)

@@ -76,7 +76,7 @@ class Instance:
     whole; before: who had each of its banks earlier. slices: how many pieces transfers have filled it with, the unit in
     which the compiler reuses space. place: of a buffer at an address, where this instance lies; it shares its regions
     with all that have addresses. index: where the regions of a tensor in HBM, of a memory whose buffers have addresses,
-    or of a buffer that has many of them are found.
+    or of a buffer that has many of them are found. left: which end of a life this one's was, once it is over.
     """
 
     __slots__ = (
@@ -85,6 +85,7 @@ class Instance:
         "buffer",
         "depth",
         "index",
+        "left",
         "life",
         "pack",
         "place",
@@ -113,6 +114,7 @@ class Instance:
         self.slices = 0
         self.place: Address | None = None
         self.life: Lifetime | None = None
+        self.left = 0
 
     def region(self, extent: Extent) -> Region:
         """The region of these elements."""

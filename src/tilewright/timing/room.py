@@ -53,6 +53,7 @@ class Room:
         "_live",
         "_packed",
         "_packs",
+        "_released",
         "_reserved",
         "_ring_depth",
         "_rings",
@@ -72,6 +73,7 @@ class Room:
         self.sbuf_used = 0
         # Of these the bytes that are in use, and not only kept for the next.
         self._live = 0
+        self._released = 0
         self._reserved = 0
         self._sbuf_room = target["memory.sbuf_usable_bytes"]
         self._ring_depth = target["memory.compiler_ring_depth"]
@@ -98,12 +100,22 @@ class Room:
             if old is None and ring.places and self._live <= self._sbuf_room < self.sbuf_used:
                 # SBUF is full: no further place for this line, unless tiles are spilled anyway.
                 old = ring.places.popleft()
+            elif old is None and instance.depth is None and self._live <= self._sbuf_room < self.sbuf_used:
+                # Nor for its first one: it lies where another line's tile was, and that line's next one has to wait.
+                old = self._taken_over(buffer.row_bytes)
             if old is not None:
                 # The new buffer lies where an old one was: each part of it waits for that part's last users.
                 instance.regions = {**old.regions, **instance.regions} if instance.regions else old.regions
                 self.sbuf_used -= old.buffer.row_bytes
                 if instance.life is not None:
                     instance.life.follow(old.life)
+
+    def _taken_over(self, wanted: int) -> Instance | None:
+        """The place of another line's tile that was left longest ago and is large enough."""
+        free = [ring for ring in self._rings.values() if ring.places and ring.places[0].buffer.row_bytes >= wanted]
+        if not free:
+            return None
+        return min(free, key=lambda ring: ring.places[0].left).places.popleft()
 
     def _make_room(self, wanting: Ring) -> None:
         """Buffers that are no more give back their places, where each op has its own."""
@@ -218,6 +230,8 @@ class Room:
         ring = instance.ring
         if ring is not None:
             ring.places.append(instance)
+            self._released += 1
+            instance.left = self._released
             ring.live -= 1
             if instance.buffer.memory is SBUF:
                 self._live -= instance.buffer.row_bytes

@@ -16,6 +16,7 @@ from tilewright.nki.tensor import NKIObject, NkiTensor, VirtualRegister
 from tilewright.rules import violate
 from tilewright.sim.session import running_session
 from tilewright.tile.attrs import as_number
+from tilewright.tile.memory import PSUM
 from tilewright.tile.record import MISSING, TABLE, Attr, Attributes, OperandSpec, Record
 
 
@@ -56,6 +57,13 @@ class NkiInstruction(NKIObject):
     def instead(self) -> str:
         """What to write where a kernel takes the handle for the result, as before NKI 0.3."""
         return _new_form(self.op.definition)
+
+
+def reads_psum(name: str, operand: str) -> bool:
+    """Whether an instruction takes this operand from PSUM, too; True of what is no operand."""
+    record = TABLE.get(name)
+    spec = None if record is None else record.operands.get(operand)
+    return spec is None or PSUM in spec.memories
 
 
 def make_function(record: Record) -> Callable[..., NkiInstruction]:
