@@ -11,7 +11,7 @@ from typing import Any
 
 TAKES_CALLS = "__call_kernel__"
 
-DEEPEST = 100
+DEEPEST = 99
 """How deep tuples, lists and dicts of arguments and results may be nested."""
 
 

@@ -223,7 +223,7 @@ def test_trees_without_end_are_refused(tree: Any):
         lambda: tw.jit(lambda a, b: a + 1)(x, tree),
         lambda: tw.compile(lambda a: tree, x),
     ):
-        with pytest.raises(tw.TileError, match="nested more than 100 deep, or holds itself"):
+        with pytest.raises(tw.TileError, match="nested more than 99 deep, or holds itself"):
             call()
     assert tw.compile(lambda a: a, nested(20)).report.hbm_bytes >= 0
 
