@@ -11,6 +11,9 @@ from typing import Any
 
 TAKES_CALLS = "__call_kernel__"
 
+DEEPEST = 99
+"""How deep tuples, lists and dicts of arguments and results may be nested."""
+
 
 def taker_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """The first array among arguments that takes calls over, at any depth of tuples, lists and dicts; else None."""
@@ -23,11 +26,11 @@ def hand_over(taker: Any, kernel: Any, args: Sequence[Any], kwargs: Mapping[str,
 
 
 def _leaves(tree: Any) -> Iterator[Any]:
-    if isinstance(tree, (tuple, list)):
-        for each in tree:
-            yield from _leaves(each)
-    elif isinstance(tree, Mapping):
-        for each in tree.values():
-            yield from _leaves(each)
-    else:
-        yield tree
+    left = [(tree, 0)]
+    while left:
+        tree, depth = left.pop()
+        held = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, (tuple, list)) else None
+        if held is None:
+            yield tree
+        elif depth <= DEEPEST:
+            left += reversed([(each, depth + 1) for each in held])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,3 +199,61 @@ def test_nothing_to_compute_is_said(tmp_path: Path, tilewright: CommandLine):
     assert result.code == 0 and "no result depends on an argument" in result.out
     result = tilewright(f"compile {tmp_path / 'fixed.py'}:same --arg 4x4")
     assert "no result depends" not in result.out and "; nothing has to be moved" in result.out
+
+
+def nested(depth: int) -> Any:
+    made: Any = np.ones((4, 4), np.float32)
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+def endless() -> Any:
+    made: list[Any] = [np.ones((4, 4), np.float32)]
+    made.append(made)
+    return made
+
+
+@pytest.mark.parametrize("tree", [nested(3000), endless()], ids=["deep", "endless"])
+def test_trees_without_end_are_refused(tree: Any):
+    """Python's stack ends long before: that was an internal error."""
+    x = np.ones((4, 4), np.float32)
+    for call in (
+        lambda: tw.compile(lambda a, b: a + 1, x, tree),
+        lambda: tw.jit(lambda a, b: a + 1)(x, tree),
+        lambda: tw.compile(lambda a: tree, x),
+    ):
+        with pytest.raises(tw.TileError, match="nested more than 99 deep, or holds itself"):
+            call()
+    assert tw.compile(lambda a: a, nested(20)).report.hbm_bytes >= 0
+
+
+def test_views_of_views_have_no_end():
+    """Thousands of them, read, written to, and converted integers among them."""
+
+    def shortened(a: Any) -> Any:
+        for _ in range(2000):
+            a = a[1:]
+        return a
+
+    def turned(a: Any) -> Any:
+        view = a
+        for _ in range(2000):
+            view = view.T
+        view[0] = 7
+        return a
+
+    def above(a: Any) -> Any:
+        a = a.astype(np.float64)
+        for _ in range(2000):
+            a = a.T
+        return a > 2.5
+
+    x = np.arange(8040, dtype=np.float32).reshape(2010, 4)
+    np.testing.assert_array_equal(tw.compile(shortened, x)(x), x[2000:])
+    y = np.arange(16, dtype=np.float32).reshape(4, 4)
+    mine, theirs = y.copy(), y.copy()
+    tw.compile(turned, y)(mine)
+    turned(theirs)
+    np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_array_equal(tw.compile(above, y.astype(np.int32))(y.astype(np.int32)), y > 2.5)

@@ -7,6 +7,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ _WORD = re.compile(r"[^\W\d][^()\[\]{}:=$`'\"]*", re.DOTALL)
 """A text that needs no quotes: it cannot have been meant as a number, a shape, a list or a piece of Python."""
 _TOLD = re.compile(r"(?P<type>[a-z]\w*)\[(?P<sizes>\s*[0-9]+(\s*[,x]\s*[0-9]+)*)\s*\]")
 """An array as commands and kernels tell of it: float32[128, 512]."""
+_DEEPEST = 20
 _PYTHON = {"true": "True", "false": "False", "none": "None", "null": "None"}
 _SHORT = {dtype.short: dtype for dtype in HOST_DTYPES.values()}
 
@@ -101,6 +103,9 @@ def _argument(text: str) -> tuple[str | None, Any]:
 
 def value_of(text: str) -> Any:
     """An array, a list or tuple of values in brackets, or a Python value; a word means itself."""
+    if _depth(text) > _DEEPEST:
+        message = f"--arg {text[:20]}... has brackets that are nested more than {_DEEPEST} deep"
+        raise fail("E704", message, hint="several arrays are a list: [128x512, 512:int32]")
     array = _ARRAY.fullmatch(text)
     if array is not None and (array["type"] or "x" in array["sizes"]):
         sizes = tuple(int(size) for size in array["sizes"].split("x") if size)
@@ -122,6 +127,11 @@ def value_of(text: str) -> Any:
             made = [value_of(item) for item in _items(text[1:-1])]
             return made if text[0] == "[" else tuple(made)
         return _text(text)
+
+
+def _depth(text: str) -> int:
+    """How deep the brackets of a text are nested."""
+    return max(accumulate((each in "([{") - (each in ")]}") for each in text), default=0)
 
 
 def _text(text: str) -> str:

@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tilewright.calls import DEEPEST
+from tilewright.errors import TileValueError, fail
 from tilewright.spec import ArraySpec
 
 
@@ -22,21 +24,32 @@ Leaf = Callable[[str, Any], Any]
 def map_leaves(tree: Any, leaf: Leaf, path: str = "") -> Any:
     """The tree with `leaf(path, x)` in place of every leaf x; parts in which nothing changed stay the same objects.
 
-    A path reads as Python does: `params.layers[0]["w"]`.
+    A path reads as Python does: `params.layers[0]["w"]`. E806 where it has no end, or nearly none.
     """
+    return _mapped(tree, leaf, path, 0)
+
+
+def _mapped(tree: Any, leaf: Leaf, path: str, depth: int) -> Any:
+    if depth > DEEPEST:
+        raise fail(
+            "E806",
+            f"{path[:20]}... is nested more than {DEEPEST} deep, or holds itself",
+            hint="pass and return arrays in plain lists, tuples, dicts and dataclasses",
+            error=TileValueError,
+        )
     if isinstance(tree, (ArraySpec, Placeholder)):
         return leaf(path, tree)
     if isinstance(tree, Mapping):
-        return _of_mapping(tree, leaf, path)
+        return _of_mapping(tree, leaf, path, depth + 1)
     if isinstance(tree, (list, tuple)):
-        return _of_sequence(tree, leaf, path)
+        return _of_sequence(tree, leaf, path, depth + 1)
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        return _of_dataclass(tree, leaf, path)
+        return _of_dataclass(tree, leaf, path, depth + 1)
     return leaf(path, tree)
 
 
-def _of_mapping(tree: Mapping[Any, Any], leaf: Leaf, path: str) -> Any:
-    items = {key: map_leaves(x, leaf, f"{path}[{key!r}]") for key, x in tree.items()}
+def _of_mapping(tree: Mapping[Any, Any], leaf: Leaf, path: str, depth: int) -> Any:
+    items = {key: _mapped(x, leaf, f"{path}[{key!r}]", depth) for key, x in tree.items()}
     if all(items[key] is x for key, x in tree.items()):
         return tree
     if type(tree) is dict:
@@ -47,8 +60,8 @@ def _of_mapping(tree: Mapping[Any, Any], leaf: Leaf, path: str) -> Any:
     return changed
 
 
-def _of_sequence(tree: list[Any] | tuple[Any, ...], leaf: Leaf, path: str) -> Any:
-    items = [map_leaves(x, leaf, f"{path}[{place}]") for place, x in enumerate(tree)]
+def _of_sequence(tree: list[Any] | tuple[Any, ...], leaf: Leaf, path: str, depth: int) -> Any:
+    items = [_mapped(x, leaf, f"{path}[{place}]", depth) for place, x in enumerate(tree)]
     if all(x is y for x, y in zip(items, tree, strict=True)):
         return tree
     if hasattr(tree, "_fields"):  # a named tuple
@@ -56,9 +69,9 @@ def _of_sequence(tree: list[Any] | tuple[Any, ...], leaf: Leaf, path: str) -> An
     return type(tree)(items)
 
 
-def _of_dataclass(tree: Any, leaf: Leaf, path: str) -> Any:
+def _of_dataclass(tree: Any, leaf: Leaf, path: str, depth: int) -> Any:
     names = [field.name for field in dataclasses.fields(tree) if hasattr(tree, field.name)]
-    items = {name: map_leaves(getattr(tree, name), leaf, f"{path}.{name}") for name in names}
+    items = {name: _mapped(getattr(tree, name), leaf, f"{path}.{name}", depth) for name in names}
     if all(items[name] is getattr(tree, name) for name in names):
         return tree
     changed = copy.copy(tree)

@@ -74,15 +74,33 @@ class View:
 
     def read(self) -> Value:
         """The current content."""
-        if self._known is None or self._version != self.root.version or self.root.trace is not current():
-            self._known = self.step.read(self.base.read())
-            self._version = self.root.version
-        return self._known
+        # A loop, as views of views may be thousands deep.
+        unknown: list[View] = []
+        at: Storage = self
+        while isinstance(at, View) and at._is_behind():
+            unknown.append(at)
+            at = at.base
+        value = at.read() if isinstance(at, Cell) else at._known
+        assert value is not None
+        for view in reversed(unknown):
+            value = view.step.read(value)
+            view._known, view._version = value, view.root.version
+        return value
 
     def write(self, value: Value) -> None:
         """Replace the content, in the owner of the storage."""
-        self.base.write(self.step.write(self.base.read(), value))
-        self._known, self._version = value, self.root.version
+        written: list[tuple[View, Value]] = []
+        at: Storage = self
+        while isinstance(at, View):
+            written.append((at, value))
+            value = at.step.write(at.base.read(), value)
+            at = at.base
+        at.write(value)
+        for view, part in written:
+            view._known, view._version = part, view.root.version
+
+    def _is_behind(self) -> bool:
+        return self._known is None or self._version != self.root.version or self.root.trace is not current()
 
 
 Storage = Cell | View

@@ -66,10 +66,18 @@ class Wholes:
 
     def _parts(self, x: Any, compares: bool, split: bool) -> Parts:
         """An operand in two parts.    compares: which numbers lie between two integers does not matter."""
+        moves: list[Op] = []
         op = x.producer if isinstance(x, Value) else None
-        if op is not None and op.name in _MOVES:
-            high, low = self._parts(op.operands[0], compares, split)
-            return self._moved(op, high), None if low is None else self._moved(op, low)
+        while op is not None and op.name in _MOVES:
+            moves.append(op)
+            x = op.operands[0]
+            op = x.producer
+        high, low = self._unmoved(x, op, compares, split)
+        for move in reversed(moves):
+            high, low = self._moved(move, high), None if low is None else self._moved(move, low)
+        return high, low
+
+    def _unmoved(self, x: Any, op: Op | None, compares: bool, split: bool) -> Parts:
         numbers = _numbers(x)
         if numbers is not None:
             high, low = _number_parts(numbers, compares)
@@ -107,9 +115,9 @@ def _difference(x: Term | None, y: Term | None) -> Term:
 def is_whole(x: Any) -> bool:
     """True for integers that were converted to float64, and moved perhaps."""
     op = x.producer if isinstance(x, Value) else None
-    if op is None:
-        return False
-    return is_whole(op.operands[0]) if op.name in _MOVES else _is_conversion(op)
+    while op is not None and op.name in _MOVES:
+        op = op.operands[0].producer
+    return op is not None and _is_conversion(op)
 
 
 def _is_conversion(op: Op) -> bool:
