@@ -179,11 +179,20 @@ def views(x: Any, new: Any) -> Any:
     return made, turned[:, 11]
 
 
+def crossed(x: Any, y: Any) -> Any:
+    """Neither update can wait for the readers of what it changes: each needs the other one."""
+    one, other = x[1:3].copy(), y[1:3].copy()
+    x[0] = 1
+    y[0] = 1
+    return one * y[:2], other * x[:2]
+
+
 READ: list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = [
     (copied, (normal(16, 64),)),
     (read_before, (normal(16, 64),)),
     (read_together, (normal(64, 32), normal(8, 32, seed=1))),
     (moved, (normal(64, 128),)),
+    (crossed, (normal(64, 128), normal(64, 128, seed=1))),
     (one_after_the_other, (normal(64, 64), normal(3, 64, seed=1))),
     (exchanged, (normal(8, 512),)),
     (twice, (normal(256, 64), INDEX, normal(40, 64, seed=1))),

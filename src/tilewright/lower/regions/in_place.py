@@ -6,7 +6,7 @@ has to be moved then. Whatever reads the old value comes before the update.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
@@ -40,28 +40,45 @@ def replacing(program: Graph, replaced: Sequence[tuple[int, int]]) -> Graph:
 
 
 def replaceable(program: Graph) -> list[Replacement]:
-    """What can be written in place, as far as the program tells: nothing needs the old value and the new one at a time,
-    and nothing is moved from one place of an argument to another."""
-    places = {op: at for at, op in enumerate(program.ops)} if REPLACES in program.attrs else {}
+    """What can be written in place, as far as the program tells: all that reads old values can come before what changes
+    them, and nothing is moved from one place of an argument to another."""
     found: list[Replacement] = []
     for argument, output in program.attrs.get(REPLACES, ()):
         x = program.inputs[argument]
         path = updates_of(program.outputs[output], x)
         made = None if path is None else Replacement(x, output, path)
-        if made is not None and made.updates and not any(_is_torn(program, op, places) for op in made.updates):
+        if made is None or not made.updates or any(_moves_itself(op) for op in made.updates):
+            continue
+        readers = [use for op in made.updates for use in old_readers(op)]
+        if all(use.definition is not OUTPUTS for use in readers) and _have_order(program, [*found, made]):
             found.append(made)
     return found
 
 
-def _is_torn(program: Graph, op: Op, places: Mapping[Op, int]) -> bool:
-    """Whether an update needs the old value and the new one at a time. places: of all ops in the program."""
-    if any(_shown(x) is _shown(op.operands[0]) for x in op.values()[1:]):
-        return True
-    others = list(old_readers(op))
-    if any(use.definition is OUTPUTS for use in others):
-        return True
-    late = [use for use in others if places[use] > places[op]]
-    return bool(late) and not _behind(program, op).isdisjoint(late)
+def _moves_itself(op: Op) -> bool:
+    """Whether an update brings elements of the value that it changes."""
+    return any(_shown(x) is _shown(op.operands[0]) for x in op.values()[1:])
+
+
+def _have_order(program: Graph, together: Sequence[Replacement]) -> bool:
+    """Whether the ops have an order in which every update comes after all that reads what it changes."""
+    behind: dict[Op, list[Op]] = {}
+    left = dict.fromkeys(program.ops, 0)
+    waits = {op: [*old_readers(op)] for each in together for op in each.updates}
+    for op in program.ops:
+        for before in dict.fromkeys([*(x.producer for x in op.values()), *waits.get(op, ())]):
+            if before is not None:
+                behind.setdefault(before, []).append(op)
+                left[op] += 1
+    able = [op for op, count in left.items() if not count]
+    done = 0
+    while able:
+        done += 1
+        for op in behind.get(able.pop(), ()):
+            left[op] -= 1
+            if not left[op]:
+                able.append(op)
+    return done == len(left)
 
 
 def _shown(x: Value) -> Value:
@@ -69,15 +86,6 @@ def _shown(x: Value) -> Value:
     while x.producer is not None and is_view(x.producer):
         (x,) = x.producer.values()
     return x
-
-
-def _behind(program: Graph, op: Op) -> set[Op]:
-    """All that needs the result of an op."""
-    found = {op}
-    for other in program.ops:
-        if any(x.producer in found for x in other.values()):
-            found.add(other)
-    return found - {op}
 
 
 def old_readers(op: Op) -> Iterator[Op]:
