@@ -208,6 +208,25 @@ def test_who_reads_the_old_value_gets_it(function: Callable[..., Any], args: tup
     check(function, *args, tolerance=1e-5)
 
 
+def steps_before_and_after(x: Any, y: Any, i: Any, new: Any) -> Any:
+    for t in range(8):
+        y = np.tanh(y * x[t] + x[t + 1])
+    x[i] = new
+    for t in range(8):
+        y = np.tanh(y * x[t] + x[t + 1])
+    return y
+
+
+def test_what_was_loaded_before_is_loaded_again() -> None:
+    """Parts of an argument that every row needs are loaded together, and are others once it was changed."""
+    args = normal(9, 256), normal(512, 256, seed=1), np.array([2, 5], np.int32), normal(2, 256, seed=2)
+    schedule = str(check(steps_before_and_after, *args, targets=["trn2"], tolerance=1e-4).schedule)
+    assert "resident x" in schedule
+    kernel = tw.compile(steps_before_and_after, *args, schedule=schedule.replace("resident x", "hbm x"), check="off")
+    assert writes_to_arguments(kernel)
+    np.testing.assert_allclose(kernel(*[each.copy() for each in args]), steps_before_and_after(*args), atol=1e-4)
+
+
 def small_steps(a: Any) -> None:
     for j in range(11):
         a[j + 1 :, j] /= a[j, j]

@@ -514,8 +514,9 @@ class Operands:
             return None
         buffer, part = home.view.buffer, home.view
         size, key = prod(buffer.shape), ("shared", buffer, None)
-        # Inputs stay as they are.
-        if buffer.producer is not None or part.dtype is not buffer.dtype:
+        # Inputs stay as they are, but for those that are written to.
+        changes = any(buffer is view.buffer for view in low.in_place.values())
+        if buffer.producer is not None or changes or part.dtype is not buffer.dtype:
             return None
         found = low.shared.get(key)
         if found is None:
