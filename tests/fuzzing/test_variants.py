@@ -73,7 +73,7 @@ def test_decisions_are_noted_only_for_who_asks():
 
 def test_every_decision_that_is_taken_is_declared():
     taken = {name for target in ("toy1", "toy2") for name in check(_on(target)).decisions}
-    assert taken <= set(declared()) and {"way: whole rows", "engine: vector"} <= taken
+    assert taken <= set(declared()) and {"way: many rows", "engine: vector"} <= taken
 
 
 def _on(target: str) -> Program:

@@ -178,12 +178,14 @@ RANKED: list[tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = [
 
 @pytest.mark.parametrize("size", [8_000, 20_000, 40_000])
 @pytest.mark.parametrize(("function", "shapes"), RANKED)
-def test_no_way_alone_moves_fewer_bytes(function: Callable[..., Any], shapes: tuple, size: int, monkeypatch: Any):
+def test_no_way_alone_moves_fewer_bytes_as_soon(
+    function: Callable[..., Any], shapes: tuple, size: int, monkeypatch: Any
+):
     target = small("trn2", size)
     # Ways of one form of the program: another form may have other groups.
     monkeypatch.setattr(lowering, "best_form", lambda made, *_: (made, None))
-    chosen = compiled(function, *shapes, target=target).report.hbm_bytes
-    others: dict[str, int] = {}
+    chosen = compiled(function, *shapes, target=target).report
+    others: dict[str, tw.Report] = {}
     for kind in ("whole rows", "parts of rows", "parts", "demoting", "alone", "divided"):
 
         def only(low: Lowering, group: Group, kind: str = kind) -> list[Candidate]:
@@ -192,10 +194,14 @@ def test_no_way_alone_moves_fewer_bytes(function: Callable[..., Any], shapes: tu
 
         monkeypatch.setattr(fit, "ways", only)
         try:
-            others[kind] = compiled(function, *shapes, target=target).report.hbm_bytes
+            others[kind] = compiled(function, *shapes, target=target).report
         except TileNotImplementedError:
             continue  # it does not fit that way
-    assert others and chosen <= TUNING.about_equal * min(others.values())
+    assert others
+    for other in others.values():
+        # Bytes are given for time, as long as they gain more than about a tenth.
+        is_less = chosen.hbm_bytes <= TUNING.about_equal * other.hbm_bytes
+        assert is_less or chosen.latency_us < 0.9 * other.latency_us
 
 
 def test_what_speaks_against_other_ways():

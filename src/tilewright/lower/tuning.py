@@ -317,10 +317,10 @@ class Tuning:
     """Times that what a group reads of itself is larger than what is computed ahead of the group for it."""
 
     # rebalance.py
-    trips_together: tuple[int, ...] = (1 << 9, 1 << 8)
+    trips_together: tuple[int, ...] = (1 << 8, 1 << 7, 1 << 6)
     """Instructions of the trips of a loop that are written together (together.py)."""
-    together_gain: float = 0.03
-    """Part of the time of a kernel that this has to gain: its text is longer."""
+    together_gain: float = 0.045
+    """Part of the time of a kernel that this has to gain, and once more for every time its text is twice as long."""
     rebalanced: int = 12000
     """Executions that the clock is asked for, in all, when work is moved between engines."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import product
-from math import inf
+from math import inf, log2
 
 from tilewright.ir.core import Graph, Op
 from tilewright.ir.walk import walk
@@ -151,14 +151,17 @@ def _together(kernel: Kernel, clock: Clock, known: float | None, replaced: dict[
     if not any(op.definition is FOR for op in body.ops):
         return known
     best, found = clock(body.ops) if known is None else known, None
+    least, length = best, _length(kernel)
     for most, staggered in product(TUNING.trips_together, (False, True)):
         loops = TripsTogether(kernel.target, most, staggered)
         loops.replace(body)
         kernel.depths.update(loops.depths)
         time = clock(body.ops) if kernel.place() is None else inf
+        # Who reads it has more to read.
+        weighed = time * (1 + TUNING.together_gain * max(log2(_length(kernel) / length), 0.0))
         _back(kernel, loops)
-        if time < best * (1 - (TUNING.together_gain if found is None else TUNING.least_gain)):
-            best, found = time, (most, staggered)
+        if weighed < least * (1 - (TUNING.together_gain if found is None else TUNING.least_gain)):
+            best, least, found = time, weighed, (most, staggered)
     if found is not None:
         decided("order: trips together")
         loops = TripsTogether(kernel.target, *found)
@@ -167,6 +170,10 @@ def _together(kernel: Kernel, clock: Clock, known: float | None, replaced: dict[
         replaced.update(loops.made)
     kernel.place()
     return best
+
+
+def _length(kernel: Kernel) -> int:
+    return sum(1 for _ in walk(kernel.graph))
 
 
 def _back(kernel: Kernel, loops: TripsTogether) -> None:
