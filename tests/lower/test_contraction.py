@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.lower.kit import TARGETS, check, fits, floats, small
-from tilewright.lower.tuning import TUNING
 from tilewright.spec import spec
 
 SIZES = [(1, 1, 1), (3, 1, 5), (129, 5, 1), (1, 300, 2), (130, 129, 131), (2, 257, 520), (300, 7, 9), (128, 128, 512)]

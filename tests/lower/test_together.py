@@ -115,6 +115,7 @@ def attend_backward(q: Any, k: Any, v: Any, do: Any) -> Any:
 def test_attention(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # Whatever it gains.
     monkeypatch.setattr(TUNING, "together_gain", 0.0)
+    monkeypatch.setattr(TUNING, "trips_together", (512, 256))
     arrays = [floats(4, 512, 64, seed=i).astype(BF16) for i in range(function.__code__.co_argcount)]
     with noted() as reached:
         kernel = check(function, *arrays, targets=("trn2",), tolerance=2e-2)
