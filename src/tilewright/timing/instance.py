@@ -116,6 +116,11 @@ class Instance:
         self.life: Lifetime | None = None
         self.left = 0
 
+    @property
+    def is_by_line(self) -> bool:
+        """True where its source line says who it follows; in tile IR every op has its own places."""
+        return not isinstance(self.site, Buffer)
+
     def region(self, extent: Extent) -> Region:
         """The region of these elements."""
         known = self.regions.get(extent)

@@ -100,7 +100,7 @@ class Room:
             if old is None and ring.places and self._live <= self._sbuf_room < self.sbuf_used:
                 # SBUF is full: no further place for this line, unless tiles are spilled anyway.
                 old = ring.places.popleft()
-            elif old is None and instance.depth is None and self._live <= self._sbuf_room < self.sbuf_used:
+            elif old is None and instance.is_by_line and self._live <= self._sbuf_room < self.sbuf_used:
                 # Nor for its first one: it lies where another line's tile was, and that line's next one has to wait.
                 old = self._taken_over(buffer.row_bytes)
             if old is not None:
